@@ -1,0 +1,17 @@
+"""Kinds of cells, one file each, chosen by the number of latent dimensions."""
+
+from __future__ import annotations
+
+from skdgn._cells._interface import Cells, Facets, Pieces, integrate_cell
+from skdgn._cells.intervals import Intervals
+from skdgn._cells.polygons import Polygons
+
+
+def whole_space(n_dimensions: int) -> Cells:
+    """Return all of latent space as one cell of the kind made for this dimension."""
+    if n_dimensions == 1:
+        return Intervals.whole_space(n_dimensions)
+    return Polygons.whole_space(n_dimensions)
+
+
+__all__ = ["Cells", "Facets", "Pieces", "integrate_cell", "whole_space"]

@@ -1,0 +1,114 @@
+"""What every kind of cell offers.
+
+A *kind* (intervals, polygons, polyhedra, polytopes) is a frozen collection of convex cells of one
+latent dimension, unbounded cells included.  Sign convention, once and for all: a cell is where
+``normals @ z >= offsets`` for all its facets, with inward unit normals.
+
+Two things happen to cells: a partition *splits* them, and a posterior *integrates* a Gaussian over
+them.  For the second, cells are first whitened: in coordinates ``y`` with ``z = factor @ y`` the
+Gaussian has the identity covariance, and only its centre differs from sample to sample.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+# Pieces thinner than this, relative to 1 + the distance from the origin of latent space, are not
+# cut off: their boundaries cannot be told from rounding errors.  The generator is continuous, so
+# leaving such a piece with its neighbour changes it by as little.
+THINNEST_PIECE = 1e-12
+
+
+class Facets(NamedTuple):
+    """Facets of all cells; those of cell r are ``start[r]:start[r + 1]``."""
+
+    start: Integers  # (R + 1,)
+    normals: Floats  # (F, S) inward, unit length
+    offsets: Floats  # (F,)
+
+
+class Pieces(NamedTuple):
+    """Cells after a split: each piece, the cell it comes from, its side of the cut."""
+
+    cells: Any
+    parents: Integers
+    positive: Bools
+
+
+class Cells(Protocol):
+    """A collection of convex cells."""
+
+    @classmethod
+    def whole_space(cls, n_dimensions: int) -> Self:
+        """Return one cell: all of latent space."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, indices: Integers) -> Self:
+        """Return the cells with these indices."""
+
+    def split(self, gradients: Floats, values: Floats) -> Pieces:
+        """Cut every cell r by the hyperplane ``gradients[r] @ z + values[r] = 0``.
+
+        Gradients have unit length, or are zero where the function is constant on the cell.
+        """
+
+    def facets(self) -> Facets:
+        """List the facets of every cell."""
+
+    def interior_points(self) -> Floats:
+        """Return a point strictly inside every cell, (R, S)."""
+
+    def whiten(self, factors: Floats) -> Any:
+        """Express cell r in coordinates y with ``z = factors[r] @ y``, for `integrate_cell`."""
+
+
+def integrate_cell(
+    cells: Any, region: int, center: Floats, tolerance: float, mean: Floats, covariance: Floats
+) -> float:
+    """Integrate N(center, I) over a whitened cell (compiled code only; one overload per kind).
+
+    Parameters
+    ----------
+    cells : named tuple made by ``Cells.whiten``
+    region : int
+    center : ndarray of shape (S,)
+        Centre of the Gaussian, in whitened coordinates.
+    tolerance : float
+        Absolute error of the mass that the caller can bear.  With 0 the mass has full relative
+        accuracy, however small it is; a larger value allows faster formulas.
+    mean, covariance : ndarray of shape (S,) and (S, S)
+        Filled with the moments of the truncated Gaussian, in latent coordinates ``z``.
+
+    Returns
+    -------
+    log_mass : float
+    """
+    raise NotImplementedError("integrate_cell is called from compiled code only")
+
+
+def register_integral(whitened: type, integral: Any) -> None:
+    """Let `integrate_cell` call a compiled function for cells whitened to this type."""
+
+    @overload(integrate_cell)
+    def choose(
+        cells: Any, region: Any, center: Any, tolerance: Any, mean: Any, covariance: Any
+    ) -> Any:
+        if not (isinstance(cells, types.BaseTuple) and cells.instance_class is whitened):
+            return None
+
+        def call(
+            cells: Any, region: Any, center: Any, tolerance: Any, mean: Any, covariance: Any
+        ) -> Any:
+            return integral(cells, region, center, tolerance, mean, covariance)
+
+        return call

@@ -1,0 +1,53 @@
+"""How this package compiles its hot loops, and the special functions they call.
+
+Every kernel is compiled by Numba with the options below: ``nogil`` so that joblib threads run in
+parallel, ``cache`` so that a machine compiles once, NumPy's error model because a division by
+zero has a meaning in our formulas (an unbounded edge, a distance of zero).
+
+SciPy's special functions are reached by their addresses.  They are registered as named symbols
+rather than as ctypes pointers, since Numba refuses to cache a function that holds a pointer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from llvmlite import binding
+from numba import types
+from numba.extending import get_cython_function_address
+
+kernel: Callable[[Callable[..., Any]], Any] = numba.njit(
+    cache=True, nogil=True, error_model="numpy"
+)
+
+SQRT_HALF = math.sqrt(0.5)
+INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
+LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+def _special_function(name: str, n_arguments: int) -> Any:
+    """Make ``scipy.special.<name>`` (real arguments) callable inside kernels."""
+    # Fused functions (float and double) carry the prefix of their double version.
+    for mangled in (name, f"__pyx_fuse_1{name}"):
+        try:
+            address = get_cython_function_address("scipy.special.cython_special", mangled)
+        except ValueError:
+            continue
+        break
+    else:
+        raise ImportError(f"scipy.special.cython_special has no function {name}")
+    symbol = f"skdgn_{name}"
+    binding.add_symbol(symbol, address)
+    signature = types.float64(*(types.float64,) * n_arguments)
+    return types.ExternalFunction(symbol, signature)
+
+
+owens_t = _special_function("owens_t", 2)
+erfcx = _special_function("erfcx", 1)
+ndtri = _special_function("ndtri", 1)
+
+
+__all__ = ["INV_SQRT_2PI", "LOG_SQRT_2PI", "SQRT_HALF", "erfcx", "kernel", "ndtri", "owens_t"]

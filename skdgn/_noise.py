@@ -1,0 +1,93 @@
+"""The Gaussian noise around the generator: spherical, diagonal or full covariance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+COVARIANCE_TYPES = ("spherical", "diag", "full")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A noise covariance and its Cholesky factor.
+
+    ``covariance`` is a scalar array (spherical), (D,) variances (diag) or (D, D) (full); ``factor``
+    has the same shape and holds standard deviations or the lower Cholesky factor.
+    """
+
+    covariance: Floats
+    factor: Floats
+    n_features: int
+
+    @classmethod
+    def from_covariance(cls, covariance: ArrayLike, n_features: int) -> Noise:
+        """Check a covariance given as a number, as variances (D,) or as a matrix (D, D)."""
+        try:
+            values = np.array(covariance, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"noise_covariance must be an array of numbers, got {covariance!r}."
+            ) from error
+        if values.shape not in ((), (n_features,), (n_features, n_features)):
+            raise ValueError(
+                "noise_covariance must be a number, or have shape "
+                f"({n_features},) or ({n_features}, {n_features}), got shape {values.shape}."
+            )
+        if not np.all(np.isfinite(values)):
+            bad = values[~np.isfinite(values)].flat[0]
+            raise ValueError(f"noise_covariance must be finite, got {bad}.")
+        if values.ndim < 2:
+            if not np.all(values > 0):
+                raise ValueError(
+                    f"noise_covariance must be positive, got a variance of {values.min()}."
+                )
+            return cls(values, np.sqrt(values), n_features)
+        asymmetry = np.abs(values - values.T).max()
+        if asymmetry > 1e-8 * np.abs(values).max():
+            raise ValueError(
+                "noise_covariance must be symmetric, "
+                f"got entries that differ from their mirror image by up to {asymmetry}."
+            )
+        values = 0.5 * (values + values.T)
+        try:
+            factor = np.linalg.cholesky(values)
+        except np.linalg.LinAlgError:
+            smallest = np.linalg.eigvalsh(values)[0]
+            raise ValueError(
+                "noise_covariance must be positive definite, "
+                f"got a matrix with smallest eigenvalue {smallest}."
+            ) from None
+        return cls(values, factor, n_features)
+
+    @property
+    def covariance_type(self) -> str:
+        """Return ``"spherical"``, ``"diag"`` or ``"full"``."""
+        return COVARIANCE_TYPES[self.covariance.ndim]
+
+    @property
+    def log_determinant(self) -> float:
+        """Log of the determinant of the (D, D) covariance."""
+        if self.factor.ndim == 0:
+            return float(2.0 * self.n_features * np.log(self.factor))
+        diagonal = self.factor if self.factor.ndim == 1 else np.diagonal(self.factor)
+        return float(2.0 * np.log(diagonal).sum())
+
+    def whiten(self, rows: Floats) -> Floats:
+        """Multiply rows (..., D) by the inverse factor, so that the noise becomes N(0, I)."""
+        if self.factor.ndim < 2:
+            return rows / self.factor
+        flat = rows.reshape(-1, self.n_features)
+        whitened = scipy.linalg.solve_triangular(self.factor, flat.T, lower=True).T
+        return np.ascontiguousarray(whitened).reshape(rows.shape)
+
+    def color(self, rows: Floats) -> Floats:
+        """Multiply rows (..., D) by the factor: N(0, I) becomes the noise."""
+        if self.factor.ndim < 2:
+            return rows * self.factor
+        return rows @ self.factor.T

@@ -1,0 +1,95 @@
+"""The polyhedral partition of latent space on which a network is affine.
+
+Units are inserted one at a time, layer by layer: each splits every cell it crosses.  A cell is
+thus never met twice and never missed, whatever the degeneracies of the network; there is nothing to
+search for.  (The paper walks from a cell to its neighbours instead; tests compare the two.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdgn._cells import Cells, whole_space
+from skdgn._network import AffineMaps, Bools, Floats, Network
+
+# A pre-activation is constant on a cell if its slope is below this share of the terms it sums up.
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Regions of latent space and the affine map of the network on each of them.
+
+    Attributes
+    ----------
+    cells : Cells
+        The regions' geometry.
+    patterns : ndarray of shape (R, total hidden units)
+        Side of every hidden unit (True where its pre-activation is positive).
+    maps : AffineMaps
+        ``g(z) = slopes[r] @ z + offsets[r]`` on region r.
+    """
+
+    cells: Cells
+    patterns: Bools
+    maps: AffineMaps
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+
+def too_many_regions(n_regions: int, most_regions: int, network: Network) -> MemoryError:
+    """Return the error raised before a partition outgrows memory."""
+    return MemoryError(
+        f"The network {network.n_components}-"
+        + "-".join(str(width) for width in network.hidden_layer_sizes)
+        + f" has more than {most_regions} regions (stopped at {n_regions}). "
+        "Reduce n_components or the widths in hidden_layer_sizes."
+    )
+
+
+def build_partition(network: Network, most_regions: int = 1_000_000) -> Partition:
+    """Find all regions of a network, with unbounded cells as they are.
+
+    Raises MemoryError as soon as there are more than ``most_regions``.
+    """
+    cells = whole_space(network.n_components)
+    upstream = AffineMaps.identity(network.n_components)
+    patterns: Bools = np.empty((1, 0), dtype=bool)
+    for layer in range(network.n_hidden_layers):
+        functions = _without_noise(network, layer, upstream)
+        regions: NDArray[np.intp] = np.arange(len(cells))
+        n_units = functions.offsets.shape[1]
+        sides: Bools = np.empty((len(cells), n_units), dtype=bool)
+        lengths = np.linalg.norm(functions.slopes, axis=2)
+        scale = np.where(lengths > 0, lengths, 1.0)
+        gradients = functions.slopes / scale[:, :, None]
+        values = functions.offsets / scale
+        for unit in range(n_units):
+            pieces = cells.split(
+                np.ascontiguousarray(gradients[regions, unit]), values[regions, unit]
+            )
+            if len(pieces.parents) > most_regions:
+                raise too_many_regions(len(pieces.parents), most_regions, network)
+            cells = pieces.cells
+            regions = regions[pieces.parents]
+            sides = sides[pieces.parents]
+            sides[:, unit] = pieces.positive
+        patterns = np.concatenate([patterns[regions], sides], axis=1)
+        upstream = network.activate(functions.take(regions), sides)
+    return Partition(cells, patterns, network.preactivations(network.n_hidden_layers, upstream))
+
+
+def _without_noise(network: Network, layer: int, upstream: AffineMaps) -> AffineMaps:
+    """Pre-activations of a layer, with zeros where they are zero but for rounding."""
+    functions = network.preactivations(layer, upstream)
+    scales = network.preactivation_scales(layer, upstream)
+    slopes: Floats = np.where(
+        np.abs(functions.slopes) > _ROUNDING * scales.slopes, functions.slopes, 0.0
+    )
+    constant = ~slopes.any(axis=2)
+    zero = constant & (np.abs(functions.offsets) <= _ROUNDING * scales.offsets)
+    return AffineMaps(slopes, np.where(zero, 0.0, functions.offsets))
