@@ -4,9 +4,10 @@ In units of the noise (tildes: multiplied by the inverse noise factor), on regio
 
     C_r     = (I + A~' A~)^-1 = F F'             conditional covariance
     y_r(x)  = F' A~' (x~ - b~)                    conditional mean in coordinates z = F y
-    log evidence = log_constant_r - (|x~ - b~|^2 - |y_r(x)|^2) / 2
+    log evidence = log_constant_r - (|x~ - b~ - A~ m|^2 + |m|^2) / 2     with m = F y_r(x)
 
-The D x D matrix N + A A' never appears.
+The D x D matrix N + A A' never appears.  The quadratic form is taken from the residual: a difference
+of squares loses all digits for outliers.
 """
 
 from __future__ import annotations
@@ -24,15 +25,14 @@ class Conditionals(NamedTuple):
     """Whitened maps and conditional Gaussians of all regions (a tuple: kernels read it)."""
 
     slopes: Floats  # (R, D, S) A~
-    offsets: Floats  # (R, D) b~ - origin
+    offsets: Floats  # (R, D) b~
     factors: Floats  # (R, S, S) F
     projections: Floats  # (R, S, D) F' A~'
-    centers: Floats  # (R, S) conditional mean y of x~ = origin
+    centers: Floats  # (R, S) conditional mean y of x~ = 0
     log_constants: Floats  # (R,)
     facet_start: np.ndarray[tuple[int], np.dtype[np.intp]]  # (R + 1,)
     facet_normals: Floats  # (F, S) in coordinates y, unit length
     facet_offsets: Floats  # (F,)
-    origin: Floats  # (D,) whitened rows are measured from here, against cancellation
 
 
 def condition(partition: Partition, noise: Noise) -> Conditionals:
@@ -41,8 +41,6 @@ def condition(partition: Partition, noise: Noise) -> Conditionals:
     n_regions, n_features, n_components = maps.slopes.shape
     slopes = np.swapaxes(noise.whiten(np.swapaxes(maps.slopes, 1, 2)), 1, 2)
     offsets = noise.whiten(maps.offsets)
-    origin = offsets.mean(axis=0)
-    offsets = offsets - origin
 
     # QR of [I; A~] rather than Cholesky of I + A~'A~: the condition number is not squared.
     identity = np.broadcast_to(np.eye(n_components), (n_regions, n_components, n_components))
@@ -69,5 +67,4 @@ def condition(partition: Partition, noise: Noise) -> Conditionals:
         facet_start=facets.start,
         facet_normals=normals / lengths[:, None],
         facet_offsets=facets.offsets / lengths,
-        origin=origin,
     )

@@ -1,8 +1,9 @@
 """Which regions matter for a row, and the Gaussian integrals over them.
 
-For every region ``log mass <= -max(0, c)^2 / 2``, with ``c`` the largest distance by which the conditional
-mean lies outside a facet, so an upper bound on each region's share of p(x) costs two matrix products.
-Regions are visited by descending bound until the bound is below rounding.
+The share of region r in p(x) is its evidence times the Gaussian's mass on it, and
+``log mass <= -max(0, c)^2 / 2`` with ``c`` the largest distance by which the conditional mean lies outside
+a facet: a bound that costs a few products.  Groups of regions are dismissed together where they
+can be; the others are visited by descending bound until the bound is below rounding.
 """
 
 from __future__ import annotations
@@ -11,70 +12,59 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skdgn._cells import integrate_cell
-from skdgn._conditionals import Conditionals
+from skdgn._conditionals import Conditionals, condition
+from skdgn._groups import Groups, group_regions
 from skdgn._jit import kernel
 from skdgn._network import Floats
+from skdgn._noise import Noise
 from skdgn._partition import Partition
 
 # Regions whose share is at most exp(-37) = 9e-17 of the density are not visited.
 _NEGLIGIBLE = 37.0
 # Error allowed to one region's share, relative to the density.
-_SHARE_ERROR = 1e-14
-# Above this squared distance, in noise deviations, the matrix products lose the bounds' digits.
-_FAR_SQUARED = 1e10
-# Numbers in a block of bounds; it should stay in the processor's cache.
-_BLOCK_SIZE = 1 << 18
+_LOG_SHARE_ERROR = math.log(1e-14)
 
 
 class Visits(NamedTuple):
     """The posterior of each row as a sparse mixture: row n visits ``start[n]:start[n + 1]``."""
 
     log_density: Floats  # (n,)
-    start: np.ndarray[tuple[int], np.dtype[np.intp]]  # (n + 1,)
-    regions: np.ndarray[tuple[int], np.dtype[np.intp]]  # (v,)
+    start: NDArray[np.intp]  # (n + 1,)
+    regions: NDArray[np.intp]  # (v,)
     responsibilities: Floats  # (v,)
     means: Floats  # (v, S) of z within the region
     covariances: Floats  # (v, S, S)
 
 
-def visit_regions(
-    rows: Floats, partition: Partition, conditionals: Conditionals, whitened_cells: Any
-) -> Visits:
-    """Compute the exact posterior of whitened rows (n, D), measured from the origin."""
-    n_regions, n_components = conditionals.centers.shape
-    n_features = rows.shape[1]
-    # Columns: b~ of all regions, then F'A~' of all regions.
-    columns = np.concatenate(
-        [
-            conditionals.offsets,
-            conditionals.projections.reshape(n_regions * n_components, n_features),
-        ]
-    ).T
-    offset_squares = np.einsum("rd,rd->r", conditionals.offsets, conditionals.offsets)
-    block = max(1, _BLOCK_SIZE // columns.shape[1])
-    parts = []
-    for first in range(0, len(rows), block):
-        batch = rows[first : first + block]
-        parts.append(
-            _visit_rows(batch, batch @ columns, offset_squares, conditionals, whitened_cells)
+class Visitor(NamedTuple):
+    """All that is needed to visit the regions of a partition under a noise."""
+
+    noise: Noise
+    conditionals: Conditionals
+    groups: Groups
+    whitened_cells: Any
+
+    @classmethod
+    def prepare(cls, partition: Partition, noise: Noise) -> Visitor:
+        """Compute what does not depend on the rows."""
+        conditionals = condition(partition, noise)
+        log_constant = -0.5 * (noise.n_features * math.log(2.0 * math.pi) + noise.log_determinant)
+        return cls(
+            noise,
+            conditionals,
+            group_regions(partition, conditionals, log_constant),
+            partition.cells.whiten(conditionals.factors),
         )
-    if len(parts) == 1:
-        return Visits(*parts[0])
-    return _concatenate([Visits(*part) for part in parts])
 
-
-def _concatenate(parts: list[Visits]) -> Visits:
-    sizes = np.concatenate([np.diff(part.start) for part in parts])
-    return Visits(
-        log_density=np.concatenate([part.log_density for part in parts]),
-        start=np.concatenate([[0], np.cumsum(sizes)]),
-        regions=np.concatenate([part.regions for part in parts]),
-        responsibilities=np.concatenate([part.responsibilities for part in parts]),
-        means=np.concatenate([part.means for part in parts]),
-        covariances=np.concatenate([part.covariances for part in parts]),
-    )
+    def visit(self, rows: Floats) -> Visits:
+        """Compute the exact posterior of rows (n, D)."""
+        whitened = np.ascontiguousarray(self.noise.whiten(rows))
+        return Visits(
+            *_visit_rows(whitened, self.conditionals, self.groups, self.whitened_cells)
+        )
 
 
 @kernel
@@ -90,14 +80,16 @@ def _outside(conditionals: Any, region: int, center: Floats) -> float:
 
 
 @kernel
-def _log_evidence(conditionals: Any, region: int, row: Floats, center: Floats) -> float:
-    """Log density of the row if the region were all of latent space, from the residual.
-
-    Squared residual plus squared mean; the difference of squares would cancel for outliers.
-    """
+def _condition_on(
+    conditionals: Any, region: int, row: Floats, center: Floats, latent: Floats
+) -> float:
+    """Fill the conditional mean (whitened: center); return the log evidence of the region."""
     n_components = center.size
+    for s in range(n_components):
+        center[s] = conditionals.centers[region, s]
+        for d in range(row.size):
+            center[s] += conditionals.projections[region, s, d] * row[d]
     square = 0.0
-    latent = np.empty(n_components)
     for s in range(n_components):
         latent[s] = 0.0
         for t in range(n_components):
@@ -112,47 +104,30 @@ def _log_evidence(conditionals: Any, region: int, row: Floats, center: Floats) -
 
 
 @kernel
-def _bounds(
-    conditionals: Any,
-    row: Floats,
-    products: Floats,
-    offset_squares: Floats,
-    centers: Floats,
-    bounds: Floats,
-) -> None:
-    """Fill the conditional means and an upper bound on the log share of every region."""
-    n_regions, n_components = centers.shape
-    row_square = 0.0
+def _group_bound(groups: Any, group: int, row: Floats) -> float:
+    """Upper bound on the log of the sum of the shares of a group's regions."""
+    if groups.radii[group] == math.inf:
+        return math.inf
+    square = 0.0
     for d in range(row.size):
-        row_square += row[d] * row[d]
-    for r in range(n_regions):
-        center_square = 0.0
-        for s in range(n_components):
-            center = conditionals.centers[r, s] + products[n_regions + r * n_components + s]
-            centers[r, s] = center
-            center_square += center * center
-        if row_square > _FAR_SQUARED:
-            log_evidence = _log_evidence(conditionals, r, row, centers[r])
-        else:
-            square = row_square - 2.0 * products[r] + offset_squares[r] - center_square
-            log_evidence = conditionals.log_constants[r] - 0.5 * square
-        distance = _outside(conditionals, r, centers[r])
-        bounds[r] = log_evidence - 0.5 * distance * distance
+        square += (row[d] - groups.centers[group, d]) ** 2
+    distance = max(0.0, math.sqrt(square) - groups.radii[group])
+    return groups.log_constant - 0.5 * distance * distance
 
 
 @kernel
-def _visit_rows(
-    rows: Floats,
-    products: Floats,
-    offset_squares: Floats,
-    conditionals: Any,
-    cells: Any,
-) -> tuple[Any, ...]:
+def _visit_rows(rows: Floats, conditionals: Any, groups: Any, cells: Any) -> tuple[Any, ...]:
     n_rows = len(rows)
     n_regions, n_components = conditionals.centers.shape
-    centers = np.empty((n_regions, n_components))
-    bounds = np.empty(n_regions)
+    n_groups = groups.radii.size
+    group_bounds = np.empty(n_groups)
+    latent = np.empty(n_components)
+    # Candidates of one row: region, bound, evidence, conditional mean.
     candidates = np.empty(n_regions, dtype=np.intp)
+    bounds = np.empty(n_regions)
+    evidences = np.empty(n_regions)
+    centers = np.empty((n_regions, n_components))
+
     log_density = np.empty(n_rows)
     start = np.zeros(n_rows + 1, dtype=np.intp)
     capacity = 16 * n_rows + n_regions
@@ -162,44 +137,95 @@ def _visit_rows(
     covariances = np.empty((capacity, n_components, n_components))
     n_visits = 0
     for n in range(n_rows):
+        row = rows[n]
+        # Open the unbounded regions' group and the likeliest of the others.
+        likeliest = 0
+        for g in range(n_groups):
+            group_bounds[g] = _group_bound(groups, g, row)
+            if g == 1 or (g > 1 and group_bounds[g] > group_bounds[likeliest]):
+                likeliest = g
+        n_candidates = 0
+        for g in (0, likeliest):
+            if g == 0 or likeliest > 0:
+                for i in range(groups.start[g], groups.start[g + 1]):
+                    r = groups.regions[i]
+                    evidence = _condition_on(conditionals, r, row, centers[n_candidates], latent)
+                    distance = _outside(conditionals, r, centers[n_candidates])
+                    candidates[n_candidates] = r
+                    evidences[n_candidates] = evidence
+                    bounds[n_candidates] = evidence - 0.5 * distance * distance
+                    n_candidates += 1
+
         if n_visits + n_regions > capacity:
             capacity = 2 * capacity + n_regions
             regions = _grow(regions, capacity)
             shares = _grow(shares, capacity)
             means = _grow(means, capacity)
             covariances = _grow(covariances, capacity)
-        _bounds(conditionals, rows[n], products[n], offset_squares, centers, bounds)
-        # The likeliest region first; then only those whose bound is not negligible beside it.
-        candidates[0] = np.argmax(bounds)
-        n_candidates = 1
-        total = -math.inf
-        position = 0
-        while position < n_candidates:
-            r = candidates[position]
-            if bounds[r] < total - _NEGLIGIBLE:
+
+        # The sum of the shares, relative to the first of them.
+        first = np.argmax(bounds[:n_candidates])
+        share = evidences[first] + integrate_cell(
+            cells,
+            candidates[first],
+            centers[first],
+            -math.inf,
+            means[n_visits],
+            covariances[n_visits],
+        )
+        base = share
+        total = 1.0
+        log_total = share
+        regions[n_visits] = candidates[first]
+        shares[n_visits] = share
+        n_visits += 1
+        bounds[first] = -math.inf
+
+        # Only what is not negligible beside it.
+        n_kept = 0
+        for k in range(n_candidates):
+            if bounds[k] > log_total - _NEGLIGIBLE:
+                candidates[n_kept] = candidates[k]
+                evidences[n_kept] = evidences[k]
+                bounds[n_kept] = bounds[k]
+                centers[n_kept] = centers[k]
+                n_kept += 1
+        for g in range(1, n_groups):
+            if g == likeliest or group_bounds[g] < log_total - _NEGLIGIBLE:
+                continue
+            for i in range(groups.start[g], groups.start[g + 1]):
+                r = groups.regions[i]
+                evidence = _condition_on(conditionals, r, row, centers[n_kept], latent)
+                if evidence < log_total - _NEGLIGIBLE:
+                    continue
+                distance = _outside(conditionals, r, centers[n_kept])
+                bound = evidence - 0.5 * distance * distance
+                if bound > log_total - _NEGLIGIBLE:
+                    candidates[n_kept] = r
+                    evidences[n_kept] = evidence
+                    bounds[n_kept] = bound
+                    n_kept += 1
+
+        order = np.argsort(-bounds[:n_kept])
+        for k in order:
+            if bounds[k] < log_total - _NEGLIGIBLE:
                 break
-            log_evidence = _log_evidence(conditionals, r, rows[n], centers[r])
-            tolerance = _SHARE_ERROR * math.exp(min(700.0, total - log_evidence))
+            log_tolerance = _LOG_SHARE_ERROR + log_total - evidences[k]
             log_mass = integrate_cell(
-                cells, r, centers[r], tolerance, means[n_visits], covariances[n_visits]
+                cells, candidates[k], centers[k], log_tolerance, means[n_visits], covariances[n_visits]
             )
-            share = log_evidence + log_mass
-            if share > -math.inf:
-                regions[n_visits] = r
-                shares[n_visits] = share
-                n_visits += 1
-                if share > total:
-                    total = share + math.log1p(math.exp(total - share))
-                else:
-                    total += math.log1p(math.exp(share - total))
-            if position == 0:
-                for other in range(n_regions):
-                    if other != r and bounds[other] > total - _NEGLIGIBLE:
-                        candidates[n_candidates] = other
-                        n_candidates += 1
-                order = np.argsort(-bounds[candidates[1:n_candidates]])
-                candidates[1:n_candidates] = candidates[1:n_candidates][order]
-            position += 1
+            if log_mass == -math.inf:
+                continue
+            share = evidences[k] + log_mass
+            regions[n_visits] = candidates[k]
+            shares[n_visits] = share
+            n_visits += 1
+            if share - base > 600.0:
+                total = total * math.exp(base - share) + 1.0
+                base = share
+            else:
+                total += math.exp(share - base)
+            log_total = base + math.log(total)
         start[n + 1] = n_visits
         log_density[n] = _normalize(shares[start[n] : n_visits])
     return (
@@ -219,9 +245,9 @@ def _normalize(shares: Floats) -> float:
     They are summed relative to the largest: a log density of -1e11 has no digits left for
     their differences.
     """
-    if shares.size == 0:
-        return -math.inf
     largest = shares.max()
+    if largest == -math.inf:
+        return largest
     total = 0.0
     for v in range(shares.size):
         shares[v] = math.exp(shares[v] - largest)
@@ -233,6 +259,6 @@ def _normalize(shares: Floats) -> float:
 
 @kernel
 def _grow(array: Any, capacity: int) -> Any:
-    larger = np.empty((capacity,) + array.shape[1:], dtype=array.dtype)
+    larger = np.empty((capacity, *array.shape[1:]), dtype=array.dtype)
     larger[: len(array)] = array
     return larger

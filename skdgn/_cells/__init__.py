@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skdgn._cells._interface import Cells, Facets, Pieces, integrate_cell
+from skdgn._cells._interface import Cells, Corners, Facets, Pieces, integrate_cell
 from skdgn._cells.intervals import Intervals
 from skdgn._cells.polygons import Polygons
 
@@ -14,4 +14,4 @@ def whole_space(n_dimensions: int) -> Cells:
     return Polygons.whole_space(n_dimensions)
 
 
-__all__ = ["Cells", "Facets", "Pieces", "integrate_cell", "whole_space"]
+__all__ = ["Cells", "Corners", "Facets", "Pieces", "integrate_cell", "whole_space"]

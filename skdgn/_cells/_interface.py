@@ -11,6 +11,7 @@ Gaussian has the identity covariance, and only its centre differs from sample to
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -27,6 +28,9 @@ Bools = NDArray[np.bool_]
 # leaving such a piece with its neighbour changes it by as little.
 THINNEST_PIECE = 1e-12
 
+# A cell whose mass is below this share of the error its caller can bear counts as empty.
+LOG_NEGLIGIBLE_SHARE = math.log(0.01)
+
 
 class Facets(NamedTuple):
     """Facets of all cells; those of cell r are ``start[r]:start[r + 1]``."""
@@ -34,6 +38,13 @@ class Facets(NamedTuple):
     start: Integers  # (R + 1,)
     normals: Floats  # (F, S) inward, unit length
     offsets: Floats  # (F,)
+
+
+class Corners(NamedTuple):
+    """Vertices of the bounded cells; those of cell r are ``start[r]:start[r + 1]``, or none."""
+
+    start: Integers  # (R + 1,)
+    points: Floats  # (V, S)
 
 
 class Pieces(NamedTuple):
@@ -65,6 +76,9 @@ class Cells(Protocol):
     def facets(self) -> Facets:
         """List the facets of every cell."""
 
+    def corners(self) -> Corners:
+        """List the vertices of every bounded cell."""
+
     def interior_points(self) -> Floats:
         """Return a point strictly inside every cell, (R, S)."""
 
@@ -73,7 +87,7 @@ class Cells(Protocol):
 
 
 def integrate_cell(
-    cells: Any, region: int, center: Floats, tolerance: float, mean: Floats, covariance: Floats
+    cells: Any, region: int, center: Floats, log_tolerance: float, mean: Floats, covariance: Floats
 ) -> float:
     """Integrate N(center, I) over a whitened cell (compiled code only; one overload per kind).
 
@@ -83,9 +97,9 @@ def integrate_cell(
     region : int
     center : ndarray of shape (S,)
         Centre of the Gaussian, in whitened coordinates.
-    tolerance : float
-        Absolute error of the mass that the caller can bear.  With 0 the mass has full relative
-        accuracy, however small it is; a larger value allows faster formulas.
+    log_tolerance : float
+        Log of the absolute error of the mass that the caller can bear.  With -inf the mass has full
+        relative accuracy, however small it is; a larger value allows faster formulas.
     mean, covariance : ndarray of shape (S,) and (S, S)
         Filled with the moments of the truncated Gaussian, in latent coordinates ``z``.
 
@@ -101,14 +115,14 @@ def register_integral(whitened: type, integral: Any) -> None:
 
     @overload(integrate_cell)
     def choose(
-        cells: Any, region: Any, center: Any, tolerance: Any, mean: Any, covariance: Any
+        cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
     ) -> Any:
         if not (isinstance(cells, types.BaseTuple) and cells.instance_class is whitened):
             return None
 
         def call(
-            cells: Any, region: Any, center: Any, tolerance: Any, mean: Any, covariance: Any
+            cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
         ) -> Any:
-            return integral(cells, region, center, tolerance, mean, covariance)
+            return integral(cells, region, center, log_tolerance, mean, covariance)
 
         return call

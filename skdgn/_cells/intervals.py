@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from skdgn._cells._interface import (
     THINNEST_PIECE,
+    Corners,
     Facets,
     Floats,
     Integers,
@@ -94,6 +95,13 @@ class Intervals:
         normals = np.broadcast_to([1.0, -1.0], ends.shape)[finite]
         return Facets(start, normals[:, None], ends[finite])
 
+    def corners(self) -> Corners:
+        """List the ends of every bounded interval."""
+        bounded = np.isfinite(self.lower) & np.isfinite(self.upper)
+        start = np.concatenate([[0], np.cumsum(2 * bounded)])
+        ends = np.stack([self.lower[bounded], self.upper[bounded]], axis=1)
+        return Corners(start, ends.reshape(-1, 1))
+
     def interior_points(self) -> Floats:
         """Return a point inside every interval."""
         lower = np.where(np.isfinite(self.lower), self.lower, np.minimum(self.upper, 1.0) - 2.0)
@@ -107,19 +115,19 @@ class Intervals:
 
 
 @kernel
-def truncated_normal(lower: float, upper: float) -> tuple[float, float, float, float]:
-    """Truncate the standard normal to [lower, upper].
+def gaussian_integrals(lower: float, upper: float) -> tuple[float, float, float, float]:
+    """Integrate exp(-t^2/2) and its first two moments over [lower, upper].
 
-    Returns ``log_mass``, the point ``nearest`` to zero in the interval, and the mean and variance
-    of the offset from that point.  Everything keeps its relative accuracy for slivers and
-    in the tails: the offset is what remains when a large distance has been taken out.
+    Returns the point ``nearest`` to zero in the interval and the integrals of 1, v and v^2 times
+    exp(-nearest v - v^2/2) over ``v = t - nearest``.  With the large factor exp(-nearest^2/2) taken out
+    and moments about the nearest point, slivers and tails keep their relative accuracy.
     """
     if lower > 0.0:
-        log_scale, mean, variance = _one_sided(lower, upper)
-        return log_scale - 0.5 * lower * lower - LOG_SQRT_2PI, lower, mean, variance
+        zeroth, first, second = _one_sided(lower, upper)
+        return lower, zeroth, first, second
     if upper < 0.0:
-        log_scale, mean, variance = _one_sided(-upper, -lower)
-        return log_scale - 0.5 * upper * upper - LOG_SQRT_2PI, upper, -mean, variance
+        zeroth, first, second = _one_sided(-upper, -lower)
+        return upper, zeroth, -first, second
     # Zero inside.
     zeroth, first, second = 0.0, 0.0, 0.0
     width = upper - lower
@@ -130,45 +138,37 @@ def truncated_normal(lower: float, upper: float) -> tuple[float, float, float, f
             zeroth += weight
             first += weight * v
             second += weight * v * v
-    else:
-        at_lower = math.exp(-0.5 * lower * lower)
-        at_upper = math.exp(-0.5 * upper * upper)
-        zeroth = _SQRT_HALF_PI * (math.erf(upper * SQRT_HALF) - math.erf(lower * SQRT_HALF))
-        first = at_lower - at_upper
-        second = zeroth
-        if at_lower > 0.0:
-            second += lower * at_lower
-        if at_upper > 0.0:
-            second -= upper * at_upper
-    if zeroth == 0.0:
-        return -math.inf, 0.0, 0.0, 0.0
-    mean = first / zeroth
-    return math.log(zeroth) - LOG_SQRT_2PI, 0.0, mean, second / zeroth - mean * mean
+        return 0.0, zeroth, first, second
+    at_lower = math.exp(-0.5 * lower * lower)
+    at_upper = math.exp(-0.5 * upper * upper)
+    zeroth = _SQRT_HALF_PI * (math.erf(upper * SQRT_HALF) - math.erf(lower * SQRT_HALF))
+    first = at_lower - at_upper
+    second = zeroth
+    if at_lower > 0.0:
+        second += lower * at_lower
+    if at_upper > 0.0:
+        second -= upper * at_upper
+    return 0.0, zeroth, first, second
 
 
 @kernel
 def _one_sided(start: float, stop: float) -> tuple[float, float, float]:
-    """Log of the integral, mean and variance of exp(-start v - v^2/2) for v in [0, stop - start]."""
+    """Integrate (1, v, v^2) exp(-start v - v^2/2) for v in [0, stop - start], start > 0."""
     width = stop - start
     exponent = width * (start + 0.5 * width)
     zeroth, first, second = 0.0, 0.0, 0.0
-    if exponent <= 0.0:
-        return -math.inf, 0.0, 0.0
     if exponent < SHORT_RANGE:
         for i in range(SHORT_NODES.size):
             v = width * SHORT_NODES[i]
-            weight = SHORT_WEIGHTS[i] * math.exp(-v * (start + 0.5 * v))
+            weight = width * SHORT_WEIGHTS[i] * math.exp(-v * (start + 0.5 * v))
             zeroth += weight
             first += weight * v
             second += weight * v * v
-        zeroth *= width
-        first *= width
-        second *= width
     elif start > _FAR or exponent < LONG_RANGE:
         if exponent > NEGLIGIBLE_EXPONENT:
             exponent = NEGLIGIBLE_EXPONENT
             width = 2.0 * exponent / (start + math.sqrt(start * start + 2.0 * exponent))
-        n_panels = int(math.ceil(exponent / LONG_RANGE))
+        n_panels = math.ceil(exponent / LONG_RANGE)
         panel = width / n_panels
         for k in range(n_panels):
             for i in range(LONG_NODES.size):
@@ -186,29 +186,32 @@ def _one_sided(start: float, stop: float) -> tuple[float, float, float]:
             zeroth -= _SQRT_HALF_PI * at_stop * erfcx(stop * SQRT_HALF)
         first = 1.0 - at_stop - start * zeroth
         second = zeroth - beyond - start * first
-    mean = first / zeroth
-    return math.log(zeroth), mean, second / zeroth - mean * mean
+    return zeroth, first, second
 
 
 @kernel
 def _integrate_interval(
-    cells: Any, region: int, center: Floats, tolerance: float, mean: Floats, covariance: Floats
+    cells: Any, region: int, center: Floats, log_tolerance: float, mean: Floats, covariance: Floats
 ) -> float:
-    # Always exact: no formula is cheaper.
+    # The tolerance is not used: no formula would be cheaper.
     origin = center[0]
     lower, upper = cells.lower[region], cells.upper[region]
     deviation = cells.deviations[region]
-    log_mass, nearest, offset, variance = truncated_normal(lower - origin, upper - origin)
-    # An end of the interval is known better than center + (end - center) would be.
-    if nearest == 0.0:
-        anchor = origin
-    elif nearest > 0.0:
+    nearest, zeroth, first, second = gaussian_integrals(lower - origin, upper - origin)
+    # An end of the interval is known better than origin + (end - origin) would be.
+    anchor = origin
+    if nearest > 0.0:
         anchor = lower
-    else:
+    elif nearest < 0.0:
         anchor = upper
+    if zeroth == 0.0:
+        mean[0] = deviation * anchor
+        covariance[0, 0] = 0.0
+        return -math.inf
+    offset = first / zeroth
     mean[0] = deviation * (anchor + offset)
-    covariance[0, 0] = deviation * deviation * variance
-    return log_mass
+    covariance[0, 0] = deviation * deviation * (second / zeroth - offset * offset)
+    return math.log(zeroth) - 0.5 * nearest * nearest - LOG_SQRT_2PI
 
 
 register_integral(WhitenedIntervals, _integrate_interval)

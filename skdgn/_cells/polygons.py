@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from skdgn._cells._interface import (
+    LOG_NEGLIGIBLE_SHARE,
     THINNEST_PIECE,
     Bools,
+    Corners,
     Facets,
     Floats,
     Integers,
@@ -23,15 +25,15 @@ from skdgn._cells._interface import (
     register_integral,
 )
 from skdgn._cells.slices import integrate_chords
-from skdgn._jit import INV_SQRT_2PI, SQRT_HALF, kernel, owens_t
+from skdgn._jit import INV_SQRT_2PI, LOG_SQRT_2PI, SQRT_HALF, kernel, owens_t
 
 # Lines at a smaller angle are parallel: deep layers compute equal lines with different roundings.
 SMALLEST_ANGLE = 1e-12
 
 # Absolute error of the sum of Owen's T functions over the edges of a cell.
-_OWEN_ERROR = 2e-15
+_LOG_OWEN_ERROR = math.log(2e-15)
 # The sum is trusted if its error is below this share of the mass, or below what the caller allows.
-_OWEN_RELATIVE_ERROR = 1e-12
+_LOG_OWEN_RELATIVE_ERROR = math.log(1e-12)
 # Owen's T and the normal tail are below 1e-19 beyond this distance.
 _FARTHEST = 9.0
 
@@ -73,6 +75,17 @@ class Polygons:
     def facets(self) -> Facets:
         """List the edges' lines."""
         return Facets(self.start, self.edges[:, :2], self.edges[:, 2])
+
+    def corners(self) -> Corners:
+        """List the vertices of every bounded polygon: where its edges begin."""
+        owner = np.repeat(np.arange(len(self)), np.diff(self.start))
+        unbounded = ~np.isfinite(self.edges[:, 3:]).all(axis=1)
+        bounded = np.diff(self.start) > 0
+        bounded[owner[unbounded]] = False
+        edges = self.edges[bounded[owner]]
+        start = np.concatenate([[0], np.cumsum(np.where(bounded, np.diff(self.start), 0))])
+        directions = np.stack([edges[:, 1], -edges[:, 0]], axis=1)
+        return Corners(start, edges[:, 2:3] * edges[:, :2] + edges[:, 3:4] * directions)
 
     def interior_points(self) -> Floats:
         """Return a point inside every polygon."""
@@ -328,38 +341,42 @@ def owen_polygon(edges: Floats, center: Floats, moments: Floats) -> float:
 
 
 @kernel
-def nearest_point(edges: Floats, center: Floats) -> tuple[bool, float, float]:
-    """Tell whether the centre is inside, and which point of the cell is nearest to it."""
-    inside = True
+def nearest_point(edges: Floats, center: Floats) -> tuple[float, float, float]:
+    """Point of the cell that is nearest to the centre, and its distance (0 if inside)."""
     best, x, y = math.inf, center[0], center[1]
     for e in range(len(edges)):
         nx, ny, offset, begin, end = edges[e]
         c = offset - nx * center[0] - ny * center[1]
         if c > 0.0:
-            inside = False
             foot = ny * center[0] - nx * center[1]
             t = min(max(foot, begin), end)
             distance = c * c + (t - foot) * (t - foot)
             if distance < best:
                 best = distance
                 x, y = offset * nx + t * ny, offset * ny - t * nx
-    return inside, x, y
+    if best == math.inf:
+        best = 0.0
+    return math.sqrt(best), x, y
 
 
 @kernel
-def sliced_polygon(edges: Floats, center: Floats, mean: Floats, covariance: Floats) -> float:
+def sliced_polygon(
+    edges: Floats,
+    center: Floats,
+    nearest: tuple[float, float, float],
+    log_tolerance: float,
+    mean: Floats,
+    covariance: Floats,
+) -> float:
     """Integrate N(center, I) over a polygon by chords: slower, accurate for any mass.
 
-    Fills mean and covariance of the truncated Gaussian, in the polygon's own coordinates.
+    Fills mean and covariance of the truncated Gaussian, in the polygon's own coordinates, and returns
+    the log mass.
     """
-    inside, px, py = nearest_point(edges, center)
-    ux, uy = px - center[0], py - center[1]
-    rho = math.sqrt(ux * ux + uy * uy)
-    if inside or rho == 0.0:
-        ux, uy, rho = 1.0, 0.0, 0.0
-    else:
-        ux /= rho
-        uy /= rho
+    rho, px, py = nearest
+    ux, uy = 1.0, 0.0
+    if rho > 0.0:
+        ux, uy = (px - center[0]) / rho, (py - center[1]) / rho
     n_edges = len(edges)
     along, across, gaps = np.empty(n_edges), np.empty(n_edges), np.empty(n_edges)
     breaks = np.empty(3 * n_edges)
@@ -380,39 +397,50 @@ def sliced_polygon(edges: Floats, center: Floats, mean: Floats, covariance: Floa
                 n_breaks += 1
     breaks = np.sort(breaks[:n_breaks])
     moments = np.empty(5)
-    log_mass = integrate_chords(along, across, gaps, breaks, rho, moments)
+    log_scale = -0.5 * rho * rho - 2.0 * LOG_SQRT_2PI
+    tolerance = math.exp(min(0.0, log_tolerance - log_scale))
+    mass = integrate_chords(along, across, gaps, breaks, rho, tolerance, moments)
     # q runs along (-uy, ux).
-    s, q, ss, sq, qq = moments
+    s, q, ss, sq, qq = moments[0], moments[1], moments[2], moments[3], moments[4]
     mean[0] = px + s * ux - q * uy
     mean[1] = py + s * uy + q * ux
     covariance[0, 0] = ss * ux * ux - 2.0 * sq * ux * uy + qq * uy * uy
     covariance[1, 1] = ss * uy * uy + 2.0 * sq * ux * uy + qq * ux * ux
     covariance[0, 1] = (ss - qq) * ux * uy + sq * (ux * ux - uy * uy)
     covariance[1, 0] = covariance[0, 1]
-    return log_mass
+    if mass == 0.0:
+        return -math.inf
+    return math.log(mass) + log_scale
 
 
 @kernel
 def polygon_moments(
-    edges: Floats, center: Floats, tolerance: float, mean: Floats, covariance: Floats
+    edges: Floats, center: Floats, log_tolerance: float, mean: Floats, covariance: Floats
 ) -> float:
-    """Log mass, mean and covariance of N(center, I) on a polygon, by the cheaper sound formula."""
-    moments = np.empty(5)
-    mass = owen_polygon(edges, center, moments)
-    if max(tolerance, _OWEN_RELATIVE_ERROR * mass) < _OWEN_ERROR:
-        return sliced_polygon(edges, center, mean, covariance)
-    if mass <= 0.0:
+    """Log mass, mean and covariance of N(center, I) on a polygon, by the cheapest sound formula."""
+    nearest = nearest_point(edges, center)
+    # The cell lies behind the line through its nearest point, perpendicular to the ray there.
+    rho = nearest[0]
+    log_bound = -0.5 * rho * rho - math.log(max(2.0, rho / INV_SQRT_2PI))
+    if log_bound <= log_tolerance + LOG_NEGLIGIBLE_SHARE:
         mean[:] = center
         covariance[:] = 0.0
         return -math.inf
-    x, y = moments[0] / mass, moments[1] / mass
-    mean[0] = center[0] + x
-    mean[1] = center[1] + y
-    covariance[0, 0] = moments[2] / mass - x * x
-    covariance[0, 1] = moments[3] / mass - x * y
-    covariance[1, 0] = covariance[0, 1]
-    covariance[1, 1] = moments[4] / mass - y * y
-    return math.log(mass)
+    if max(log_tolerance, _LOG_OWEN_RELATIVE_ERROR + log_bound) >= _LOG_OWEN_ERROR:
+        moments = np.empty(5)
+        mass = owen_polygon(edges, center, moments)
+        if mass > 0.0:
+            log_mass = math.log(mass)
+            if max(log_tolerance, _LOG_OWEN_RELATIVE_ERROR + log_mass) >= _LOG_OWEN_ERROR:
+                x, y = moments[0] / mass, moments[1] / mass
+                mean[0] = center[0] + x
+                mean[1] = center[1] + y
+                covariance[0, 0] = moments[2] / mass - x * x
+                covariance[0, 1] = moments[3] / mass - x * y
+                covariance[1, 0] = covariance[0, 1]
+                covariance[1, 1] = moments[4] / mass - y * y
+                return log_mass
+    return sliced_polygon(edges, center, nearest, log_tolerance, mean, covariance)
 
 
 @kernel
@@ -420,12 +448,12 @@ def _integrate_polygon(
     cells: Any,
     region: int,
     center: Floats,
-    tolerance: float,
+    log_tolerance: float,
     mean: Floats,
     covariance: Floats,
 ) -> float:
     edges = cells.edges[cells.start[region] : cells.start[region + 1]]
-    log_mass = polygon_moments(edges, center, tolerance, mean, covariance)
+    log_mass = polygon_moments(edges, center, log_tolerance, mean, covariance)
     a, b = cells.factors[region, 0, 0], cells.factors[region, 0, 1]
     c, d = cells.factors[region, 1, 0], cells.factors[region, 1, 1]
     x, y = mean[0], mean[1]

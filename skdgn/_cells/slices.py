@@ -8,7 +8,7 @@ the nearest point at distance ``rho``,
     mass = phi(rho) int exp(-rho s - s^2/2) (Phi(upper(s)) - Phi(lower(s))) ds,
 
 and the ends of the chord are affine in ``s`` between vertices: the integrand is entire and
-positive, so Gauss-Legendre panels keep full *relative* accuracy at any depth.  (Rays instead of
+positive, so quadrature on panels keeps full *relative* accuracy at any depth.  (Rays instead of
 chords give an integrand with poles.)  Moments are taken about the nearest point, where no large
 distance has to cancel.
 """
@@ -20,27 +20,27 @@ import math
 import numpy as np
 
 from skdgn._cells._interface import Floats
-from skdgn._cells.intervals import truncated_normal
+from skdgn._cells.intervals import gaussian_integrals
 from skdgn._cells.quadrature import (
-    LONG_NODES,
-    LONG_RANGE,
-    LONG_WEIGHTS,
+    KRONROD_GAUSS_WEIGHTS,
+    KRONROD_NODES,
+    KRONROD_RANGE,
+    KRONROD_WEIGHTS,
     NEGLIGIBLE_EXPONENT,
 )
-from skdgn._jit import LOG_SQRT_2PI, kernel
+from skdgn._jit import kernel
 
-# A panel is halved until halving changes its integral by less than this share of the total.
-_PANEL_TOLERANCE = 1e-14
+# A panel is accepted when its Gauss and Kronrod sums differ by less than this share of the total:
+# the Kronrod sum is then better by at least three more digits (the rule of QUADPACK).
+_PANEL_TOLERANCE = 1e-12
 _MOST_HALVINGS = 40
-# Chords at exponents beyond this share of the total are left out.
+# Chords whose density is below this share of the total are left out.
 _NEGLIGIBLE_SHARE = 1e-18
 _WIDEST = math.sqrt(2.0 * NEGLIGIBLE_EXPONENT)
 
 
 @kernel
-def _chord(
-    along: Floats, across: Floats, gaps: Floats, s: float
-) -> tuple[float, float]:
+def _chord(along: Floats, across: Floats, gaps: Floats, s: float) -> tuple[float, float]:
     """Ends of the chord at ``s``: where all ``gaps + along s + across q >= 0``."""
     lower, upper = -math.inf, math.inf
     for k in range(gaps.size):
@@ -63,58 +63,30 @@ def _panel(
     start: float,
     stop: float,
     sums: Floats,
-) -> None:
-    """Integrate (1, s, q, ss, sq, qq) over the chords between ``start`` and ``stop``."""
-    sums[:] = 0.0
+) -> float:
+    """Integrate (1, s, q, ss, sq, qq) over the chords between two positions; return the error."""
+    mass, s1, q1, ss, sq, qq = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    gauss = 0.0
     width = stop - start
-    for i in range(LONG_NODES.size):
-        s = start + width * LONG_NODES[i]
+    for i in range(KRONROD_NODES.size):
+        s = start + width * KRONROD_NODES[i]
         lower, upper = _chord(along, across, gaps, s)
         if lower >= upper:
             continue
-        log_mass, nearest, offset, variance = truncated_normal(lower, upper)
-        weight = width * LONG_WEIGHTS[i] * math.exp(log_mass - s * (rho + 0.5 * s))
-        q = nearest + offset
-        sums[0] += weight
-        sums[1] += weight * s
-        sums[2] += weight * q
-        sums[3] += weight * s * s
-        sums[4] += weight * s * q
-        sums[5] += weight * (variance + q * q)
-
-
-@kernel
-def _adaptive(
-    along: Floats,
-    across: Floats,
-    gaps: Floats,
-    rho: float,
-    start: float,
-    stop: float,
-    total: Floats,
-    work: Floats,
-) -> None:
-    """Add the integral over [start, stop] to ``total``, halving panels until they agree."""
-    starts, stops = work[0], work[1]
-    whole, left, right = work[2], work[3], work[4]
-    depth = 1
-    starts[0], stops[0] = start, stop
-    while depth > 0:
-        depth -= 1
-        begin, end = starts[depth], stops[depth]
-        middle = 0.5 * (begin + end)
-        _panel(along, across, gaps, rho, begin, end, whole[:6])
-        _panel(along, across, gaps, rho, begin, middle, left[:6])
-        _panel(along, across, gaps, rho, middle, end, right[:6])
-        both = left[0] + right[0]
-        agreed = abs(whole[0] - both) <= _PANEL_TOLERANCE * (total[0] + both)
-        if agreed or depth + 2 > _MOST_HALVINGS or not begin < middle < end:
-            for k in range(6):
-                total[k] += left[k] + right[k]
-        else:
-            starts[depth], stops[depth] = middle, end
-            starts[depth + 1], stops[depth + 1] = begin, middle
-            depth += 2
+        nearest, zeroth, first, second = gaussian_integrals(lower, upper)
+        density = width * math.exp(-s * (rho + 0.5 * s) - 0.5 * nearest * nearest)
+        gauss += KRONROD_GAUSS_WEIGHTS[i] * density * zeroth
+        density *= KRONROD_WEIGHTS[i]
+        weight = density * zeroth
+        weight_q = density * (first + nearest * zeroth)
+        mass += weight
+        s1 += weight * s
+        ss += weight * s * s
+        q1 += weight_q
+        sq += weight_q * s
+        qq += density * (second + 2.0 * nearest * first + nearest * nearest * zeroth)
+    sums[0], sums[1], sums[2], sums[3], sums[4], sums[5] = mass, s1, q1, ss, sq, qq
+    return abs(mass - gauss)
 
 
 @kernel
@@ -124,6 +96,7 @@ def integrate_chords(
     gaps: Floats,
     breaks: Floats,
     rho: float,
+    tolerance: float,
     moments: Floats,
 ) -> float:
     """Integrate the standard normal over the polygon ``gaps + along s + across q >= 0``.
@@ -136,45 +109,67 @@ def integrate_chords(
         Coordinates ``s`` of the vertices and of steep edges, in ascending order.
     rho : float
         Distance of the nearest point; 0 if the centre is inside.
+    tolerance : float
+        Absolute error of the mass that the caller can bear, with phi(rho) phi(0) taken out.
     moments : ndarray of shape (5,)
         Filled with the means of s and q, the variance of s, the covariance, the variance of q.
 
     Returns
     -------
-    log_mass : float
+    mass : float
+        With the factor exp(-rho^2/2) / (2 pi) taken out.
     """
     total = np.zeros(6)
-    work = np.empty((5, _MOST_HALVINGS + 2))
+    sums = np.empty(6)
+    pending = np.empty(_MOST_HALVINGS)  # ends of the panels waiting for their left half
     # With the centre outside, the whole polygon lies at s >= 0.
     position = 0.0 if rho > 0.0 else -_WIDEST
     next_break = 0
     while next_break < breaks.size and breaks[next_break] <= position:
         next_break += 1
     while True:
-        # Whatever lies beyond this position has at most the mass exp(-exponent).
-        exponent = max(position, 0.0) * (rho + 0.5 * position)
-        if math.exp(-exponent) <= _NEGLIGIBLE_SHARE * total[0]:
+        # What lies beyond this position has at most the mass sqrt(2 pi) exp(-exponent) / slope.
+        slope = rho + max(position, 0.0)
+        beyond = math.exp(-max(position, 0.0) * (rho + 0.5 * position)) / max(slope, 0.4)
+        if beyond <= max(_NEGLIGIBLE_SHARE * total[0], 0.01 * tolerance):
             break
         # The next panel ends at a vertex, or where the exponent has grown by a panel's range.
-        slope = rho + max(position, 0.0)
-        stop = position + 2.0 * LONG_RANGE / (slope + math.sqrt(slope * slope + 2.0 * LONG_RANGE))
+        stop = position + 2.0 * KRONROD_RANGE / (
+            slope + math.sqrt(slope * slope + 2.0 * KRONROD_RANGE)
+        )
         if next_break < breaks.size and breaks[next_break] <= stop:
             stop = breaks[next_break]
             next_break += 1
         lower, upper = _chord(along, across, gaps, 0.5 * (position + stop))
         if lower < upper:
-            if stop > position:
-                _adaptive(along, across, gaps, rho, position, stop, total, work)
+            pending[0] = stop
+            n_pending = 1
+            while n_pending > 0:
+                end = pending[n_pending - 1]
+                if end <= position:
+                    n_pending -= 1
+                    continue
+                error = _panel(along, across, gaps, rho, position, end, sums)
+                middle = 0.5 * (position + end)
+                allowed = max(_PANEL_TOLERANCE * (total[0] + sums[0]), 0.1 * tolerance)
+                if error <= allowed or n_pending == _MOST_HALVINGS or middle <= position:
+                    for k in range(6):
+                        total[k] += sums[k]
+                    position = end
+                    n_pending -= 1
+                else:
+                    pending[n_pending] = middle
+                    n_pending += 1
         elif next_break == breaks.size:
             break
         position = stop
     if total[0] == 0.0:
         moments[:] = 0.0
-        return -math.inf
+        return 0.0
     s, q = total[1] / total[0], total[2] / total[0]
     moments[0] = s
     moments[1] = q
     moments[2] = total[3] / total[0] - s * s
     moments[3] = total[4] / total[0] - s * q
     moments[4] = total[5] / total[0] - q * q
-    return math.log(total[0]) - 0.5 * rho * rho - LOG_SQRT_2PI
+    return total[0]

@@ -1,0 +1,66 @@
+# Every target makes the environment it needs: Python >= 3.11, a C compiler and make are enough.
+# Another interpreter: make test PYTHON=python3.12 (remove .venv first if it was made with another).
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
+
+# One folder of compiled kernels per state of the sources: Numba's own cache looks at the file of a
+# kernel only and misses a change in the kernels it calls.
+SOURCE_HASH := import hashlib, pathlib; \
+	files = sorted(pathlib.Path("skdgn").rglob("*.py")); \
+	content = b"".join(f.as_posix().encode() + f.read_bytes() for f in files); \
+	print(hashlib.sha256(content).hexdigest()[:16])
+bench demo docs test: export NUMBA_CACHE_DIR = \
+	$(CURDIR)/.numba_cache/$(shell $(PYTHON) -c '$(SOURCE_HASH)')
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL: # two targets must not install into one environment at the same time
+.PHONY: bench clean demo docs help lint test
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV)/.stamp-plot ## run examples/plot_demo.py
+	$(PY) examples/plot_demo.py
+
+test: $(VENV)/.stamp-test ## run tests and doctests, with coverage
+	$(PY) -m pytest -n 2 --cov
+
+lint: $(VENV)/.stamp-lint ## check style, types and the direction of imports
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+bench: $(VENV)/.stamp-plot ## run the benchmarks
+	$(PY) benchmarks/run.py
+
+docs: $(VENV)/.stamp-docs ## build docs/_build/html, warnings are errors
+	$(PY) -m sphinx -W --keep-going -b html docs docs/_build/html
+
+clean: ## remove what the other targets made, except .venv
+	rm -rf .numba_cache .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis
+	rm -rf .coverage .coverage.* build dist docs/_build docs/auto_examples docs/generated docs/sg_execution_times.rst
+	rm -f *.png examples/*.png
+	find . -path ./$(VENV) -prune -o -name __pycache__ -exec rm -rf {} +
+
+# A stamp is newer than pyproject.toml once the environment has what that file asks for.
+
+$(VENV)/.stamp-pip:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) --upgrade "pip>=25.1" # the first with --group
+	@touch $@
+
+$(VENV)/.stamp-plot: pyproject.toml $(VENV)/.stamp-pip
+	$(PIP_INSTALL) --editable ".[plot]"
+	@touch $@
+
+$(VENV)/.stamp-lint: pyproject.toml $(VENV)/.stamp-pip
+	$(PIP_INSTALL) --editable ".[plot]" --group lint
+	@touch $@
+
+$(VENV)/.stamp-%: pyproject.toml $(VENV)/.stamp-pip
+	$(PIP_INSTALL) --editable . --group $*
+	@touch $@

@@ -1,0 +1,45 @@
+"""Sphinx configuration."""
+
+import re
+from typing import Any
+
+from sphinx.application import Sphinx
+
+import skdgn
+
+project = "skdgn"
+author = "the skdgn developers"
+copyright = f"2026, {author}"
+release = version = skdgn.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+]
+templates_path = ["_templates"]
+exclude_patterns = ["_build"]
+
+html_theme = "pydata_sphinx_theme"
+
+# The template of classes lists the members; numpydoc's own tables would list them twice.
+numpydoc_show_class_members = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+}
+
+
+def skip_metadata_requests(
+    app: Sphinx, what: str, name: str, obj: object, skip: bool, options: Any
+) -> bool | None:
+    """Leave out set_fit_request and its like, which refer to pages of scikit-learn."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
+def setup(app: Sphinx) -> None:
+    """Connect the hook above."""
+    app.connect("autodoc-skip-member", skip_metadata_requests)
