@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from skdgn._cells._interface import Cells, Corners, Facets, Pieces, integrate_cell
+from skdgn._cells import flags as _flags  # registers the integral over polyhedra
 from skdgn._cells.intervals import Intervals
 from skdgn._cells.polygons import Polygons
+from skdgn._cells.polyhedra import Polyhedra
 
 
 def whole_space(n_dimensions: int) -> Cells:
     """Return all of latent space as one cell of the kind made for this dimension."""
     if n_dimensions == 1:
         return Intervals.whole_space(n_dimensions)
-    return Polygons.whole_space(n_dimensions)
+    if n_dimensions == 2:
+        return Polygons.whole_space(n_dimensions)
+    return Polyhedra.whole_space(n_dimensions)
 
 
 __all__ = ["Cells", "Corners", "Facets", "Pieces", "integrate_cell", "whole_space"]

@@ -1,0 +1,430 @@
+"""The Gaussian integral and its moments over a convex polyhedron.
+
+Centre of the Gaussian at the origin, ``h`` the signed distance of a facet's plane (positive if the centre
+is outside), ``p`` that of an edge's line within the plane, seen from the foot of the first perpendicular,
+Q the upper tail of the normal.  The divergence theorem, applied to a radial field and then to polar
+coordinates in the facet's plane, leaves one integral of elementary functions per facet and edge:
+
+    mass = 1[inside] + sum_facets sign(h) (1[foot inside the facet] Q(|h|) - sum_edges sign(-p) J)
+    J = (1/2 pi) int |h| Q(s) / s dt,   s^2 = h^2 + p^2 / cos(t)^2,
+
+over the angle t under which the edge is seen.  (A flag is a facet, an edge and an end of it.)
+Applied to the moments it leaves the masses and first moments of the facets, which are polygons.
+
+Like every alternating sum this is worthless in the tail.  There the polyhedron is cut into
+polygons perpendicular to the ray to its nearest point, as `slices` cuts a polygon into chords.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skdgn._cells._interface import LOG_NEGLIGIBLE_SHARE, Floats, register_integral
+from skdgn._cells.polygons import nearest_point, owen_polygon, polygon_moments
+from skdgn._cells.polyhedra import WhitenedPolyhedra, clip, dot, fill_frame
+from skdgn._cells.quadrature import (
+    KRONROD_GAUSS_WEIGHTS,
+    KRONROD_NODES,
+    KRONROD_RANGE,
+    KRONROD_WEIGHTS,
+    LONG_NODES,
+    LONG_WEIGHTS,
+    NEGLIGIBLE_EXPONENT,
+)
+from skdgn._jit import INV_SQRT_2PI, LOG_SQRT_2PI, SQRT_HALF, kernel
+
+# Absolute error of the sum of flags over a cell, and the share of the mass it may be.
+_LOG_FLAG_ERROR = math.log(1e-14)
+_LOG_FLAG_RELATIVE_ERROR = math.log(1e-11)
+# The normal tail is below 1e-19 beyond this distance.
+_FARTHEST = 9.0
+# As in `slices`, but the sections are only good to 1e-12 themselves.
+_PANEL_TOLERANCE = 1e-11
+_MOST_HALVINGS = 30
+_NEGLIGIBLE_SHARE = 1e-16
+_WIDEST = math.sqrt(2.0 * NEGLIGIBLE_EXPONENT)
+
+
+@kernel
+def _flag_integral(h: float, p: float, begin: float, end: float) -> float:
+    """J, for h >= 0 and p >= 0, over the edge from ``begin`` to ``end``.
+
+    With cosh(u) = 1 / cos(t) the integrand h Q(s) / (s cosh u), s^2 = h^2 + (p cosh u)^2, is analytic
+    within pi/2 of the real axis whatever h and p are: panels of length one suffice.
+    """
+    square = _FARTHEST * _FARTHEST - h * h - p * p
+    if square <= 0.0:
+        return 0.0
+    reach = math.sqrt(square)
+    begin, end = max(begin, -reach), min(end, reach)
+    if begin >= end:
+        return 0.0
+    if p == 0.0:
+        # All of the angle is at the foot, where s = h.
+        if begin < 0.0 < end:
+            return 0.25 * math.erfc(h * SQRT_HALF)
+        return 0.0
+    first, last = math.asinh(begin / p), math.asinh(end / p)
+    n_panels = int(math.ceil(last - first))
+    width = (last - first) / n_panels
+    total = 0.0
+    for panel in range(n_panels):
+        for i in range(LONG_NODES.size):
+            cosh = math.cosh(first + width * (panel + LONG_NODES[i]))
+            s = math.sqrt(h * h + p * p * cosh * cosh)
+            total += LONG_WEIGHTS[i] * 0.5 * math.erfc(s * SQRT_HALF) / (s * cosh)
+    return h * width * total / (2.0 * math.pi)
+
+
+@kernel
+def flag_polyhedron(cells: Any, region: int, center: Floats, first: Floats, second: Floats) -> float:
+    """Integrate N(center, I) over a polyhedron by flags, with unnormalised moments about the centre."""
+    first[:] = 0.0
+    second[:] = 0.0
+    inside = True
+    mass = 0.0
+    foot, moments, on_facet = np.empty(2), np.empty(5), np.empty(3)
+    for f in range(cells.start[region], cells.start[region + 1]):
+        plane = cells.planes[f]
+        normal = plane[:3]
+        h = plane[3] - dot(normal, center)
+        if h > 0.0:
+            inside = False
+        if abs(h) > _FARTHEST:
+            continue
+        foot[0], foot[1] = dot(plane[4:7], center), dot(plane[7:], center)
+        edges = cells.edges[cells.edge_start[f] : cells.edge_start[f + 1]]
+        foot_inside = True
+        flags = 0.0
+        for e in range(len(edges)):
+            nx, ny, offset, begin, end = edges[e]
+            p = offset - nx * foot[0] - ny * foot[1]
+            shift = ny * foot[0] - nx * foot[1]
+            flag = _flag_integral(abs(h), abs(p), begin - shift, end - shift)
+            if p > 0.0:
+                foot_inside = False
+                flags -= flag
+            else:
+                flags += flag
+        if foot_inside:
+            flags -= 0.5 * math.erfc(abs(h) * SQRT_HALF)
+        mass += -flags if h > 0.0 else flags
+
+        facet_mass = owen_polygon(edges, foot, moments)
+        density = INV_SQRT_2PI * math.exp(-0.5 * h * h)
+        for s in range(3):
+            on_facet[s] = (
+                h * facet_mass * normal[s]
+                + moments[0] * plane[4 + s]
+                + moments[1] * plane[7 + s]
+            )
+        for s in range(3):
+            first[s] += density * facet_mass * normal[s]
+            for t in range(3):
+                second[s, t] += 0.5 * density * (
+                    normal[s] * on_facet[t] + normal[t] * on_facet[s]
+                )
+    if inside:
+        mass += 1.0
+    for s in range(3):
+        second[s, s] += mass
+    return mass
+
+
+@kernel
+def nearest_in_polyhedron(cells: Any, region: int, center: Floats, point: Floats) -> float:
+    """Fill the point of a cell that is nearest to the centre; return its distance (0 if inside)."""
+    foot = np.empty(2)
+    best = math.inf
+    point[:] = center
+    for f in range(cells.start[region], cells.start[region + 1]):
+        plane = cells.planes[f]
+        h = plane[3] - dot(plane[:3], center)
+        if h > 0.0:
+            foot[0], foot[1] = dot(plane[4:7], center), dot(plane[7:], center)
+            edges = cells.edges[cells.edge_start[f] : cells.edge_start[f + 1]]
+            distance, x, y = nearest_point(edges, foot)
+            square = h * h + distance * distance
+            if square < best:
+                best = square
+                for s in range(3):
+                    point[s] = plane[3] * plane[s] + x * plane[4 + s] + y * plane[7 + s]
+    if best == math.inf:
+        return 0.0
+    return math.sqrt(best)
+
+
+@kernel
+def _section(
+    along: Floats,
+    across: Floats,
+    gaps: Floats,
+    s: float,
+    polygon: Floats,
+    spare: Floats,
+    mean: Floats,
+    covariance: Floats,
+) -> float:
+    """Log mass and moments of the section ``gaps + along s + across q >= 0`` at ``s``."""
+    n_edges = 0
+    for k in range(gaps.size):
+        reach = gaps[k] + along[k] * s
+        length = math.sqrt(across[k, 0] ** 2 + across[k, 1] ** 2)
+        if length < 1e-14:
+            if reach < 0.0:
+                return -math.inf
+            continue
+        n_edges = clip(
+            polygon, n_edges, across[k, 0] / length, across[k, 1] / length, reach / length, spare
+        )
+        if n_edges < 0:
+            return -math.inf
+        polygon[:n_edges] = spare[:n_edges]
+    origin = np.zeros(2)
+    return polygon_moments(polygon[:n_edges], origin, -math.inf, mean, covariance)
+
+
+@kernel
+def _panel(
+    along: Floats,
+    across: Floats,
+    gaps: Floats,
+    rho: float,
+    start: float,
+    stop: float,
+    work: Floats,
+    sums: Floats,
+) -> float:
+    """Integrate 1 and the moments over the sections between two positions; return the error.
+
+    ``sums[i, j]`` belongs to the product of coordinates i and j of (1, s, q, q').
+    """
+    n = gaps.size + 1
+    polygon, spare = work[:n], work[n:]
+    mean, covariance = np.empty(2), np.empty((2, 2))
+    coordinates = np.empty(4)
+    coordinates[0] = 1.0
+    sums[:] = 0.0
+    gauss = 0.0
+    width = stop - start
+    for i in range(KRONROD_NODES.size):
+        s = start + width * KRONROD_NODES[i]
+        log_mass = _section(along, across, gaps, s, polygon, spare, mean, covariance)
+        if log_mass == -math.inf:
+            continue
+        weight = width * math.exp(log_mass - s * (rho + 0.5 * s))
+        gauss += KRONROD_GAUSS_WEIGHTS[i] * weight
+        weight *= KRONROD_WEIGHTS[i]
+        coordinates[1] = s
+        coordinates[2] = mean[0]
+        coordinates[3] = mean[1]
+        for a in range(4):
+            for b in range(4):
+                sums[a, b] += weight * coordinates[a] * coordinates[b]
+        for a in range(2):
+            for b in range(2):
+                sums[2 + a, 2 + b] += weight * covariance[a, b]
+    return abs(sums[0, 0] - gauss)
+
+
+@kernel
+def _integrate_sections(
+    along: Floats,
+    across: Floats,
+    gaps: Floats,
+    breaks: Floats,
+    rho: float,
+    tolerance: float,
+    total: Floats,
+) -> None:
+    """Sum the panels of a polyhedron seen from its nearest point (see `slices`)."""
+    total[:] = 0.0
+    sums = np.empty((4, 4))
+    work = np.empty((2 * (gaps.size + 1), 5))
+    pending = np.empty(_MOST_HALVINGS)
+    position = 0.0 if rho > 0.0 else -_WIDEST
+    next_break = 0
+    while next_break < breaks.size and breaks[next_break] <= position:
+        next_break += 1
+    while True:
+        slope = rho + max(position, 0.0)
+        beyond = math.exp(-max(position, 0.0) * (rho + 0.5 * position)) / max(slope, 0.4)
+        if beyond <= max(_NEGLIGIBLE_SHARE * total[0, 0], 0.01 * tolerance):
+            break
+        stop = position + 2.0 * KRONROD_RANGE / (
+            slope + math.sqrt(slope * slope + 2.0 * KRONROD_RANGE)
+        )
+        if next_break < breaks.size and breaks[next_break] <= stop:
+            stop = breaks[next_break]
+            next_break += 1
+        if stop <= position + 1e-12 * (1.0 + abs(position)):
+            continue
+        pending[0] = stop
+        n_pending = 1
+        before = total[0, 0]
+        while n_pending > 0:
+            end = pending[n_pending - 1]
+            error = _panel(along, across, gaps, rho, position, end, work, sums)
+            middle = 0.5 * (position + end)
+            allowed = max(_PANEL_TOLERANCE * (total[0, 0] + sums[0, 0]), 0.1 * tolerance)
+            if error <= allowed or n_pending == _MOST_HALVINGS or middle <= position:
+                total += sums
+                position = end
+                n_pending -= 1
+            else:
+                pending[n_pending] = middle
+                n_pending += 1
+        # Behind the last vertex an empty section stays empty.
+        found = total[0, 0] > 0.0 or position > _WIDEST
+        if next_break == breaks.size and total[0, 0] == before and found:
+            break
+
+
+@kernel
+def _distinct(breaks: Floats) -> Floats:
+    """Drop repeated positions: every vertex is met once for each facet and edge it lies on."""
+    kept = np.empty_like(breaks)
+    n_kept = 0
+    for position in breaks:
+        if n_kept == 0 or position > kept[n_kept - 1] + 1e-12 * (1.0 + abs(position)):
+            kept[n_kept] = position
+            n_kept += 1
+    return kept[:n_kept]
+
+
+@kernel
+def sliced_polyhedron(
+    cells: Any,
+    region: int,
+    center: Floats,
+    nearest: Floats,
+    rho: float,
+    log_tolerance: float,
+    mean: Floats,
+    covariance: Floats,
+) -> float:
+    """Integrate N(center, I) over a polyhedron by plane sections: slow, accurate for any mass."""
+    first, last = cells.start[region], cells.start[region + 1]
+    n_facets = last - first
+    # A frame whose "normal" is the ray to the nearest point.
+    frame = np.zeros(10)
+    frame[0] = 1.0
+    if rho > 0.0:
+        frame[:3] = (nearest - center) / rho
+        frame[:3] /= math.sqrt(dot(frame[:3], frame[:3]))
+    fill_frame(frame)
+    along, gaps = np.empty(n_facets), np.empty(n_facets)
+    across = np.empty((n_facets, 2))
+    n_edges = cells.edge_start[last] - cells.edge_start[first]
+    breaks = np.empty(n_facets + 2 * n_edges)
+    n_breaks = 0
+    for k in range(n_facets):
+        plane = cells.planes[first + k]
+        along[k] = dot(plane[:3], frame[:3])
+        across[k, 0] = dot(plane[:3], frame[4:7])
+        across[k, 1] = dot(plane[:3], frame[7:])
+        gaps[k] = max(0.0, dot(plane[:3], nearest) - plane[3])
+        if abs(along[k]) > 0.5:
+            breaks[n_breaks] = -gaps[k] / along[k]
+            n_breaks += 1
+        for e in range(cells.edge_start[first + k], cells.edge_start[first + k + 1]):
+            nx, ny, offset, begin, end = cells.edges[e]
+            for t in (begin, end):
+                if abs(t) < math.inf:
+                    position = 0.0
+                    for s in range(3):
+                        corner = (
+                            plane[3] * plane[s]
+                            + (offset * nx + t * ny) * plane[4 + s]
+                            + (offset * ny - t * nx) * plane[7 + s]
+                        )
+                        position += frame[s] * (corner - nearest[s])
+                    breaks[n_breaks] = position
+                    n_breaks += 1
+    breaks = _distinct(np.sort(breaks[:n_breaks]))
+    log_scale = -0.5 * rho * rho - LOG_SQRT_2PI
+    tolerance = math.exp(min(0.0, log_tolerance - log_scale))
+    total = np.empty((4, 4))
+    _integrate_sections(along, across, gaps, breaks, rho, tolerance, total)
+    mass = total[0, 0]
+    if mass == 0.0:
+        mean[:] = nearest
+        covariance[:] = 0.0
+        return -math.inf
+    total /= mass
+    for s in range(3):
+        mean[s] = nearest[s] + total[0, 1] * frame[s] + total[0, 2] * frame[4 + s]
+        mean[s] += total[0, 3] * frame[7 + s]
+    axes = np.empty((3, 3))
+    axes[0], axes[1], axes[2] = frame[:3], frame[4:7], frame[7:]
+    for s in range(3):
+        for t in range(3):
+            covariance[s, t] = 0.0
+            for a in range(3):
+                for b in range(3):
+                    central = total[1 + a, 1 + b] - total[0, 1 + a] * total[0, 1 + b]
+                    covariance[s, t] += central * axes[a, s] * axes[b, t]
+    return math.log(mass) + log_scale
+
+
+@kernel
+def polyhedron_moments(
+    cells: Any,
+    region: int,
+    center: Floats,
+    log_tolerance: float,
+    mean: Floats,
+    covariance: Floats,
+) -> float:
+    """Log mass, mean and covariance on a whitened polyhedron, by the cheapest sound formula."""
+    nearest = np.empty(3)
+    rho = nearest_in_polyhedron(cells, region, center, nearest)
+    log_bound = -0.5 * rho * rho - math.log(max(2.0, rho / INV_SQRT_2PI))
+    if log_bound <= log_tolerance + LOG_NEGLIGIBLE_SHARE:
+        mean[:] = center
+        covariance[:] = 0.0
+        return -math.inf
+    if max(log_tolerance, _LOG_FLAG_RELATIVE_ERROR + log_bound) >= _LOG_FLAG_ERROR:
+        mass = flag_polyhedron(cells, region, center, mean, covariance)
+        if mass > 0.0:
+            log_mass = math.log(mass)
+            if max(log_tolerance, _LOG_FLAG_RELATIVE_ERROR + log_mass) >= _LOG_FLAG_ERROR:
+                for s in range(3):
+                    mean[s] /= mass
+                for s in range(3):
+                    for t in range(3):
+                        covariance[s, t] = covariance[s, t] / mass - mean[s] * mean[t]
+                for s in range(3):
+                    mean[s] += center[s]
+                return log_mass
+    return sliced_polyhedron(cells, region, center, nearest, rho, log_tolerance, mean, covariance)
+
+
+@kernel
+def _integrate_polyhedron(
+    cells: Any,
+    region: int,
+    center: Floats,
+    log_tolerance: float,
+    mean: Floats,
+    covariance: Floats,
+) -> float:
+    log_mass = polyhedron_moments(cells, region, center, log_tolerance, mean, covariance)
+    factor = cells.factors[region]
+    whitened_mean, whitened = mean.copy(), covariance.copy()
+    for s in range(3):
+        mean[s] = 0.0
+        for a in range(3):
+            mean[s] += factor[s, a] * whitened_mean[a]
+        for t in range(3):
+            covariance[s, t] = 0.0
+            for a in range(3):
+                for b in range(3):
+                    covariance[s, t] += factor[s, a] * whitened[a, b] * factor[t, b]
+    return log_mass
+
+
+register_integral(WhitenedPolyhedra, _integrate_polyhedron)
