@@ -1,1 +1,7 @@
+"""Deep generative networks with an exact density, for scikit-learn users."""
+
+from skdgn.estimator import PiecewiseAffineDGN
+
 __version__ = "0.1.0.dev0"
+
+__all__ = ["PiecewiseAffineDGN", "__version__"]

@@ -134,6 +134,13 @@ class Network:
         """Number of layers followed by an activation."""
         return len(self.coefs) - 1
 
+    @property
+    def n_identifiable_weights(self) -> int:
+        """Number of weights, less those that rescaling units and rotating z leave undetermined."""
+        n_weights = sum(coef.size for coef in self.coefs) + sum(v.size for v in self.intercepts)
+        n_rotations = self.n_components * (self.n_components - 1) // 2
+        return n_weights - sum(self.hidden_layer_sizes) - n_rotations
+
     def forward(self, latent: Floats) -> Floats:
         """Evaluate the generator at points (n, s); returns (n, d)."""
         values = latent
@@ -150,6 +157,12 @@ class Network:
             sides.append(values > 0)
             values = self.activation(values)
         return np.concatenate(sides, axis=1)
+
+    def split_pattern(self, patterns: Bools) -> list[Bools]:
+        """Split patterns (r, total hidden units) into one array (r, u) per hidden layer."""
+        return np.split(patterns, np.cumsum(self.hidden_layer_sizes)[:-1], axis=1) if (
+            self.hidden_layer_sizes
+        ) else []
 
     def preactivations(self, layer: int, upstream: AffineMaps) -> AffineMaps:
         """Compose layer ``layer`` with the affine maps (one per region) that lead to it."""

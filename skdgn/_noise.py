@@ -71,6 +71,13 @@ class Noise:
         return COVARIANCE_TYPES[self.covariance.ndim]
 
     @property
+    def n_parameters(self) -> int:
+        """Number of free parameters."""
+        return (1, self.n_features, self.n_features * (self.n_features + 1) // 2)[
+            self.covariance.ndim
+        ]
+
+    @property
     def log_determinant(self) -> float:
         """Log of the determinant of the (D, D) covariance."""
         if self.factor.ndim == 0:

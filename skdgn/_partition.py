@@ -40,21 +40,35 @@ class Partition:
     def __len__(self) -> int:
         return len(self.cells)
 
+    def locate(self, patterns: Bools) -> NDArray[np.intp]:
+        """Find the region of each pattern (n, total hidden units)."""
+        known = {pattern.tobytes(): region for region, pattern in enumerate(self.patterns)}
+        found = [known.get(pattern.tobytes(), -1) for pattern in patterns]
+        regions = np.array(found, dtype=np.intp)
+        # A point within rounding of a boundary may show a pattern that no region has: it belongs to
+        # the region that differs in the fewest units.
+        for n in np.flatnonzero(regions < 0):
+            regions[n] = np.argmin((self.patterns != patterns[n]).sum(axis=1))
+        return regions
 
-def too_many_regions(n_regions: int, most_regions: int, network: Network) -> MemoryError:
-    """Return the error raised before a partition outgrows memory."""
-    return MemoryError(
-        f"The network {network.n_components}-"
-        + "-".join(str(width) for width in network.hidden_layer_sizes)
-        + f" has more than {most_regions} regions (stopped at {n_regions}). "
-        "Reduce n_components or the widths in hidden_layer_sizes."
-    )
+
+class TooManyRegionsError(MemoryError):
+    """A network has more regions than it was allowed; raised before memory is gone."""
+
+    def __init__(self, most_regions: int, network: Network) -> None:
+        sizes = "-".join(
+            str(width) for width in (network.n_components, *network.hidden_layer_sizes)
+        )
+        super().__init__(
+            f"The network {sizes} has more than {most_regions} regions in latent space. "
+            "Reduce n_components or the widths in hidden_layer_sizes."
+        )
 
 
 def build_partition(network: Network, most_regions: int = 1_000_000) -> Partition:
     """Find all regions of a network, with unbounded cells as they are.
 
-    Raises MemoryError as soon as there are more than ``most_regions``.
+    Raises TooManyRegionsError as soon as there are more than ``most_regions``.
     """
     cells = whole_space(network.n_components)
     upstream = AffineMaps.identity(network.n_components)
@@ -73,7 +87,7 @@ def build_partition(network: Network, most_regions: int = 1_000_000) -> Partitio
                 np.ascontiguousarray(gradients[regions, unit]), values[regions, unit]
             )
             if len(pieces.parents) > most_regions:
-                raise too_many_regions(len(pieces.parents), most_regions, network)
+                raise TooManyRegionsError(most_regions, network)
             cells = pieces.cells
             regions = regions[pieces.parents]
             sides = sides[pieces.parents]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from skdgn._cells._interface import Cells, Corners, Facets, Pieces, integrate_cell
-from skdgn._cells import flags as _flags  # registers the integral over polyhedra
+import skdgn._cells.flags  # noqa: F401  (registers the integral over polyhedra)
+from skdgn._cells.integrals import CellIntegrals, integrate_gaussian
 from skdgn._cells.intervals import Intervals
 from skdgn._cells.polygons import Polygons
 from skdgn._cells.polyhedra import Polyhedra
@@ -18,4 +19,13 @@ def whole_space(n_dimensions: int) -> Cells:
     return Polyhedra.whole_space(n_dimensions)
 
 
-__all__ = ["Cells", "Corners", "Facets", "Pieces", "integrate_cell", "whole_space"]
+__all__ = [
+    "CellIntegrals",
+    "Cells",
+    "Corners",
+    "Facets",
+    "Pieces",
+    "integrate_cell",
+    "integrate_gaussian",
+    "whole_space",
+]

@@ -54,7 +54,7 @@ def find_generators(inequalities: Sequence[Sequence[Fraction]]) -> Cone:
     Fukuda and Prodon, *Double description method revisited*, 1996.
     """
     dimension = len(inequalities[0])
-    rows = [_reduce(row) for row in inequalities]
+    rows = [reduce_to_integers(row) for row in inequalities]
     lines = [tuple(int(i == j) for j in range(dimension)) for i in range(dimension)]
     # Per ray, the inequalities so far that it satisfies with equality.
     tight: dict[Vector, frozenset[int]] = {}
@@ -86,16 +86,10 @@ def find_generators(inequalities: Sequence[Sequence[Fraction]]) -> Cone:
     return Cone(rays, lines, walls)
 
 
-def facets(face: Face, walls: Sequence[Face]) -> list[Face]:
-    """Find the facets of a face: its largest proper intersections with walls."""
-    candidates = {face & wall for wall in walls} - {face}
-    return [a for a in candidates if not any(a < b for b in candidates)]
-
-
 def triangulate(face: Face, walls: Sequence[Face]) -> Iterator[Face]:
     """Cut a face into simplices whose corners are generators of the face.
 
-    The paper takes the Delaunay triangulation of the vertices; any will do for its lemma, and this
+    The paper takes the Delaunay triangulation of the vertices.  Any will do for its lemma, and this
     one needs incidences only, no coordinates: join one corner to the simplices of every facet that
     it does not lie on.
 
@@ -107,19 +101,48 @@ def triangulate(face: Face, walls: Sequence[Face]) -> Iterator[Face]:
     Yields
     ------
     corners : Face
-        One more than the face has dimensions (as a face of the polyhedron).
+        One more than the face has dimensions, lines apart.
     """
-    apex = min(face)
     if len(face) == 1:
         yield face
         return
-    for facet in facets(face, walls):
+    apex = min(face)
+    proper = {face & wall for wall in walls} - {face}
+    facets = [a for a in proper if not any(a < b for b in proper)]
+    for facet in facets:
         if apex not in facet:
             for simplex in triangulate(facet, walls):
                 yield simplex | {apex}
 
 
-def _reduce(vector: Sequence[Fraction | int]) -> Vector:
+def find_dual_basis(vectors: Sequence[Vector]) -> list[Vector]:
+    """Find functionals, one a vector, positive on their own vector and zero on the others.
+
+    Parameters
+    ----------
+    vectors : sequence of d vectors of length d
+        Linearly independent.
+
+    Returns
+    -------
+    functionals : list of d vectors
+    """
+    d = len(vectors)
+    rows = [
+        [*map(Fraction, vector), *(Fraction(int(i == j)) for j in range(d))]
+        for i, vector in enumerate(vectors)
+    ]
+    for i in range(d):  # Gauss and Jordan
+        pivot = next(j for j in range(i, d) if rows[j][i] != 0)
+        rows[i], rows[pivot] = rows[pivot], rows[i]
+        rows[i] = [x / rows[i][i] for x in rows[i]]
+        for j in range(d):
+            if j != i and rows[j][i] != 0:
+                rows[j] = [x - rows[j][i] * y for x, y in zip(rows[j], rows[i], strict=True)]
+    return [reduce_to_integers([row[d + i] for row in rows]) for i in range(d)]
+
+
+def reduce_to_integers(vector: Sequence[Fraction | int]) -> Vector:
     """Scale a vector to integers without common divisor."""
     multiple = math.lcm(*(x.denominator for x in vector))
     integers = [int(x * multiple) for x in vector]
@@ -134,4 +157,4 @@ def _dot(a: Vector, b: Vector) -> int:
 def _move(vector: Vector, along: Vector, row: Vector) -> Vector:
     """Move a vector onto a wall, along one that points to the wall's inner side."""
     a, b = _dot(row, along), _dot(row, vector)
-    return _reduce([a * x - b * y for x, y in zip(vector, along, strict=True)])
+    return reduce_to_integers([a * x - b * y for x, y in zip(vector, along, strict=True)])

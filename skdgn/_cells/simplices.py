@@ -13,25 +13,32 @@ The route, with what had to be corrected:
 2. Write the indicator of each simplex as a signed sum over intersections of at most S of its
    halfspaces.  The paper's lemma holds for bounded simplices only; see `_integrate_simplex`.
 3. Each of these is a multivariate normal orthant probability.
-4. Moments.  The paper's formulas (its F, G and H) mix up indices and signs.  By the divergence
-   theorem moments are sums of integrals over the facets of the cell: the same problem in dimension
-   S - 1.  See `_integrate_face`.
+4. Moments.  The paper's formulas (its F, G and H) mix up indices and signs.  Here the divergence
+   theorem turns moments into integrals over the facets of the simplices, which are simplices too.
+
+Halfspaces are rational numbers down to step 3, so nearly parallel facets meet in the same place,
+however far out it is, in whichever facet's plane one looks at them.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import solve_triangular
 
-from skdgn._cells.generators import Face, Vector, facets, find_generators, triangulate
-from skdgn._cells.orthants import FAR, ROUNDING, Probability, orthant_probability
+from skdgn._cells.generators import (
+    Vector,
+    find_dual_basis,
+    find_generators,
+    reduce_to_integers,
+    triangulate,
+)
+from skdgn._cells.orthants import FAR, orthant_probability
 
 Floats = NDArray[np.float64]
 
@@ -49,12 +56,23 @@ class CellIntegral(NamedTuple):
     error: float
 
 
+class _Side(NamedTuple):
+    """One facet of a simplex.
+
+    ``functional @ (y, 1)`` is 0 on the facet and positive at the corner opposite to it, which is at
+    infinity or is not.
+    """
+
+    functional: Vector
+    corner_is_finite: bool
+
+
 def integrate(
     normals: ArrayLike, offsets: ArrayLike, mean: ArrayLike, covariance: ArrayLike
 ) -> CellIntegral:
     """Integrate a Gaussian and its first two moments over a convex polyhedral cell.
 
-    Slow (milliseconds in two dimensions, tenths of a second in three, minutes in five), and of
+    Slow (hundredths of a second in two dimensions, tenths in three, many seconds beyond), and of
     absolute accuracy only (about 1e-15 up to three dimensions, 1e-5 beyond).
 
     Parameters
@@ -83,33 +101,29 @@ def integrate(
     0.25
     """
     mean = np.asarray(mean, dtype=np.float64)
-    dimension = len(mean)
-    normals = np.asarray(normals, dtype=np.float64).reshape(-1, dimension)
+    normals = np.asarray(normals, dtype=np.float64).reshape(-1, len(mean))
     offsets = np.asarray(offsets, dtype=np.float64)
+    # In coordinates y with z = mean + factor @ y the Gaussian is standard.
     factor = np.linalg.cholesky(np.asarray(covariance, dtype=np.float64))
 
-    cone = find_generators(_homogenise(normals, offsets, mean))
-    cell = frozenset(range(len(cone.rays)))
-    if cell in cone.walls:  # no interior; on the wall at infinity: empty
-        return CellIntegral(0.0, np.zeros(dimension), np.zeros((dimension, dimension)), 0.0)
+    mass = error = 0.0
+    first, second = np.zeros(len(mean)), np.zeros((len(mean), len(mean)))
+    for simplex in _find_simplices(_homogenise(normals, offsets, mean), factor):
+        piece = _integrate_simplex(simplex, order=2)
+        mass += piece.mass
+        first += piece.first
+        second += piece.second
+        error += piece.error
 
-    # In coordinates y with z = mean + factor @ y the Gaussian is standard.  Directions in which the
-    # cell contains lines are independent of the others: leave them out, put their moments back.
-    across = _complement(_standardise(cone.lines, factor)[:, :-1])
-    corners = _project(_standardise(cone.rays, factor), across)
-    inner = _integrate_face(cell, corners, cone.walls, order=2)
-    first = across @ inner.first
-    second = across @ inner.second @ across.T + inner.mass * (np.eye(dimension) - across @ across.T)
-
-    shifted = factor @ first
+    shift = factor @ first
     return CellIntegral(
-        inner.mass,
-        inner.mass * mean + shifted,
-        inner.mass * np.outer(mean, mean)
-        + np.outer(mean, shifted)
-        + np.outer(shifted, mean)
-        + factor @ second @ factor.T,
-        inner.error,
+        max(mass, 0.0),
+        mass * mean + shift,
+        mass * np.outer(mean, mean)
+        + np.outer(mean, shift)
+        + np.outer(shift, mean)
+        + factor @ (0.5 * (second + second.T)) @ factor.T,
+        error,
     )
 
 
@@ -125,35 +139,35 @@ def _homogenise(normals: Floats, offsets: Floats, mean: Floats) -> list[list[Fra
     return inequalities
 
 
-def _standardise(vectors: Sequence[Vector], factor: Floats) -> Floats:
-    """Turn generators into rows ``(y, height)`` of unit length, (n, S + 1)."""
-    # Exact numbers may exceed all floating-point numbers; their ratios to the largest do not.
-    scaled = [[float(Fraction(x, max(map(abs, v)))) for x in v] for v in vectors]
-    rows = np.reshape(scaled, (-1, len(factor) + 1))
-    rows[:, :-1] = solve_triangular(factor, rows[:, :-1].T, lower=True).T
-    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+def _find_simplices(
+    inequalities: Sequence[Sequence[Fraction]], factor: Floats
+) -> Iterator[list[_Side]]:
+    """Cut a cell into simplices, given by their facets in coordinates y."""
+    cone = find_generators(inequalities)
+    cell = frozenset(range(len(cone.rays)))
+    if cell in cone.walls:  # no interior; in the wall at infinity: no points at all
+        return
+    columns = [[Fraction(x) for x in column] for column in factor.T.tolist()]
+    for simplex in triangulate(cell, cone.walls):
+        corners = [cone.rays[i] for i in sorted(simplex)]
+        # Functionals are constant along the lines in the cell, if there are any.
+        functionals = find_dual_basis([*corners, *cone.lines])
+        sides = []
+        for corner, (*normal, constant) in zip(corners, functionals, strict=False):
+            turned = [sum(a * b for a, b in zip(normal, c, strict=True)) for c in columns]
+            functional = reduce_to_integers([*turned, constant])
+            sides.append(_Side(functional, corner_is_finite=corner[-1] > 0))
+        yield sides
 
 
-def _complement(vectors: Floats) -> Floats:
-    """Return an orthonormal basis of what is orthogonal to the n rows, (d, d - n)."""
-    return np.asarray(np.linalg.qr(vectors.T, mode="complete").Q[:, len(vectors) :])
-
-
-def _project(corners: Floats, basis: Floats) -> Floats:
-    """Express corners ``(y, height)`` in the coordinates of a basis, heights kept."""
-    return np.column_stack([corners[:, :-1] @ basis, corners[:, -1]])
-
-
-def _integrate_face(face: Face, corners: Floats, walls: Sequence[Face], order: int) -> CellIntegral:
-    """Integrate the standard Gaussian and its moments up to an order over a d-dimensional face.
+def _integrate_simplex(sides: Sequence[_Side], order: int) -> CellIntegral:
+    """Integrate the standard Gaussian and its moments up to an order over a simplex.
 
     Parameters
     ----------
-    face : Face
-    corners : ndarray of shape (n, d + 1)
-        All generators of the cell as ``(y, height)``, ``y`` measured in the space of the face from
-        the point nearest to the Gaussian's centre.  Only those on the face are looked at.
-    walls : sequence of Face
+    sides : sequence of d + 1 _Side
+        The facets of a simplex of dimension d, possibly with corners at infinity, possibly times
+        all of space in directions orthogonal to their normals.
     order : {0, 1, 2}
         Moments of higher order are left at 0.
 
@@ -163,102 +177,79 @@ def _integrate_face(face: Face, corners: Floats, walls: Sequence[Face], order: i
 
     Notes
     -----
-    With ``phi`` the standard normal density, ``y phi = -grad phi``.  The divergence theorem gives,
-    with ``m_f`` the inward unit normal of facet f and ``c_f`` its offset,
-
-        int y phi    = sum_f m_f int_f phi                                                  (1)
-        int y y' phi = I int phi + sum_f (int_f y phi) m_f'                                 (2)
-
-    (facets at infinity contribute nothing).  On the facet ``y = c_f m_f + U_f u`` and ``phi(y) =
-    phi(c_f) phi(u)``, where ``u`` has one dimension less:
-
-        int_f phi    =  phi(c_f) mass_f
-        int_f y phi  =  phi(c_f) (c_f m_f mass_f + U_f first_f)
-    """
-    d = corners.shape[1] - 1
-    masses = [_integrate_simplex(corners[sorted(s)]) for s in triangulate(face, walls)]
-    mass = sum(p.value for p in masses)
-    error = sum(p.error for p in masses)
-    first = np.zeros(d)
-    second = mass * np.eye(d) if order == 2 else np.zeros((d, d))
-    for facet in facets(face, walls) if order > 0 else []:
-        normal, offset = _supporting_halfspace(corners, face, facet)
-        if abs(offset) > FAR:
-            continue
-        basis = _complement(normal[np.newaxis])
-        inner = _integrate_face(facet, _project(corners, basis), walls, order - 1)
-        density = math.exp(-0.5 * offset**2) / math.sqrt(2 * math.pi)
-        first += density * inner.mass * normal
-        if order == 2:
-            flux = density * (inner.mass * offset * normal + basis @ inner.first)
-            second += np.outer(flux, normal)
-    return CellIntegral(mass, first, 0.5 * (second + second.T), error)
-
-
-def _supporting_halfspace(corners: Floats, face: Face, facet: Face) -> tuple[Floats, float]:
-    """Find the halfspace that contains a face and has one of its facets on its boundary.
-
-    Returns
-    -------
-    normal : ndarray of shape (d,)
-    offset : float
-        -inf for the facet at infinity.
-    """
-    # The functional that vanishes on the facet, as nearly as rounding errors allow.
-    functional = np.asarray(np.linalg.svd(corners[sorted(facet)]).Vh[-1], dtype=np.float64)
-    if corners[sorted(face - facet)].sum(axis=0) @ functional < 0:
-        functional = -functional
-    normals, offsets = _halfspaces(functional[np.newaxis])
-    return normals[0], float(offsets[0])
-
-
-def _halfspaces(functionals: Floats) -> tuple[Floats, Floats]:
-    """Turn functionals ``f @ (y, 1) >= 0`` into unit normals and offsets (-inf at infinity)."""
-    lengths = np.linalg.norm(functionals[:, :-1], axis=1)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return functionals[:, :-1] / lengths[:, np.newaxis], -functionals[:, -1] / lengths
-
-
-def _integrate_simplex(corners: Floats) -> Probability:
-    """Integrate the standard Gaussian over a simplex, some of whose corners may be at infinity.
-
-    Parameters
-    ----------
-    corners : ndarray of shape (d + 1, d + 1)
-        Corners ``(y, height)``, those at infinity with height 0.
-
-    Returns
-    -------
-    mass : Probability
-
-    Notes
-    -----
-    Let ``f_j`` be the functional that is 1 at corner j and 0 at the others, ``H_j`` its halfspace.
-    The simplex is where all are positive.  The height is the sum of the ``f_j``, each times
-    the height of its corner.  So somewhere in the sum over the *finite* corners a term is positive:
-    their halfspaces cover all of space, and with v finite corners, inclusion and exclusion give
+    *Mass.*  Let ``H_j`` be the halfspace where the functional ``f_j`` of side j is positive.  The
+    simplex is the intersection of all.  Where ``f_j`` is scaled to be 1 at its corner, ``sum_j f_j``
+    over the *finite* corners is 1 at every finite corner and 0 at every infinite one: it is 1
+    everywhere.  So one of these ``f_j`` is positive at any point, their halfspaces cover all of
+    space, and with v finite corners inclusion and exclusion give
 
         1[simplex] = prod_(infinite i) 1[H_i]  sum_(J) (-1)^(|J| + v - 1) prod_(j in J) 1[H_j]
 
-    over all proper subsets J of the finite corners, at most d halfspaces in each term.  For v = d +
-    1 this is Lemma "integral_decomposition" of the paper.  (Its proof takes the covering for
-    granted, and the lemma fails where halfspaces opposite to corners at infinity are treated like
-    the others.)
+    over the proper subsets J of the finite corners, at most d halfspaces in each term.  With v = d +
+    1 this is Lemma "integral_decomposition" of the paper, whose proof takes the covering for
+    granted.  The halfspaces opposite to corners at infinity do not take part in it.
+
+    *Moments.*  With ``phi`` the standard normal density, ``grad phi = -y phi``, so the divergence
+    theorem gives, with ``m_f`` the inward unit normal of facet f and ``c_f`` its offset,
+
+        int y phi    = sum_f m_f int_f phi
+        int y y' phi = I int phi + sum_f (int_f y phi) m_f'
+
+    On the facet ``y = c_f m_f + u`` with u orthogonal to ``m_f``, and ``phi(y) = phi(c_f) phi(u)``:
+
+        int_f phi    =  phi(c_f) mass_f
+        int_f y phi  =  phi(c_f) (c_f m_f mass_f + first_f)
+
+    where ``mass_f`` and ``first_f`` are those of a simplex with one dimension less.  A facet that two
+    simplices share cancels.
     """
-    try:
-        functionals = np.asarray(np.linalg.inv(corners).T, dtype=np.float64)
-    except np.linalg.LinAlgError:  # flat, to working accuracy
-        return Probability(0.0, ROUNDING)
-    normals, offsets = _halfspaces(functionals)
-    if np.any(offsets > FAR):
-        return Probability(0.0, ROUNDING)
-    finite = np.flatnonzero(corners[:, -1] > 0).tolist()
-    infinite = np.flatnonzero(corners[:, -1] == 0).tolist()
+    normals, offsets = _unit_normals([side.functional for side in sides])
+    d = normals.shape[1]
     mass = error = 0.0
+    first, second = np.zeros(d), np.zeros((d, d))
+    if np.any(offsets > FAR):
+        return CellIntegral(mass, first, second, error)
+
+    finite = [j for j, side in enumerate(sides) if side.corner_is_finite]
+    infinite = [j for j, side in enumerate(sides) if not side.corner_is_finite]
     for size in range(len(finite)):
         for subset in itertools.combinations(finite, size):
             chosen = [*infinite, *subset]
             term = orthant_probability(normals[chosen], offsets[chosen])
             mass += (-1) ** (size + len(finite) - 1) * term.value
             error += term.error
-    return Probability(mass, error)
+
+    if order == 2:
+        second += mass * np.eye(d)
+    for f in np.flatnonzero(np.abs(offsets) < FAR).tolist() if order > 0 else []:
+        others = [_restrict(side, sides[f]) for side in sides if side is not sides[f]]
+        inner = _integrate_simplex(others, order - 1)
+        density = math.exp(-0.5 * offsets[f] ** 2) / math.sqrt(2 * math.pi)
+        first += density * inner.mass * normals[f]
+        if order == 2:
+            flux = density * (inner.mass * offsets[f] * normals[f] + inner.first)
+            second += np.outer(flux, normals[f])
+    return CellIntegral(mass, first, second, error)
+
+
+def _restrict(side: _Side, facet: _Side) -> _Side:
+    """Make a functional's normal orthogonal to that of a facet, without changing it there."""
+    (*n, _), (*m, _) = side.functional, facet.functional
+    n_m = sum(a * b for a, b in zip(n, m, strict=True))
+    m_m = sum(a * a for a in m)
+    restricted = [m_m * a - n_m * b for a, b in zip(side.functional, facet.functional, strict=True)]
+    return _Side(reduce_to_integers(restricted), side.corner_is_finite)
+
+
+def _unit_normals(functionals: Sequence[Vector]) -> tuple[Floats, Floats]:
+    """Turn functionals ``n @ y + b >= 0`` into ``m @ y >= c`` with unit normals m.
+
+    Offsets are -inf where the normal is zero: the facet at infinity.
+    """
+    # Large integers may exceed all floating-point numbers; their ratios to the largest do not.
+    ratios = [[float(Fraction(x, max(map(abs, f)))) for x in f] for f in functionals]
+    normals, constants = np.split(np.array(ratios), [-1], axis=1)
+    lengths = np.linalg.norm(normals, axis=1, keepdims=True)
+    with np.errstate(divide="ignore", over="ignore"):
+        offsets = -constants / lengths
+    return normals / np.where(lengths > 0, lengths, 1.0), offsets[:, 0]

@@ -1,0 +1,47 @@
+"""One Gaussian, all cells: masses and moments."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skdgn._cells._interface import Cells, Floats, integrate_cell
+from skdgn._jit import kernel
+
+
+class CellIntegrals(NamedTuple):
+    """Log mass of every cell, and mean and covariance of the Gaussian truncated to it."""
+
+    log_masses: Floats  # (R,)
+    means: Floats  # (R, S)
+    covariances: Floats  # (R, S, S)
+
+
+def integrate_gaussian(
+    cells: Cells, mean: Floats, covariance: Floats, log_tolerance: float = -math.inf
+) -> CellIntegrals:
+    """Integrate N(mean, covariance) over every cell.
+
+    Masses have full relative accuracy, or the absolute error exp(log_tolerance) if that is larger.
+    """
+    factor = np.linalg.cholesky(covariance)
+    whitened = cells.whiten(np.broadcast_to(factor, (len(cells), *factor.shape)))
+    center = np.linalg.solve(factor, mean)
+    return CellIntegrals(*_integrate_all(whitened, len(cells), center, log_tolerance))
+
+
+@kernel
+def _integrate_all(
+    cells: Any, n_cells: int, center: Floats, log_tolerance: float
+) -> tuple[Floats, Floats, Floats]:
+    n_dimensions = center.size
+    log_masses = np.empty(n_cells)
+    means = np.empty((n_cells, n_dimensions))
+    covariances = np.empty((n_cells, n_dimensions, n_dimensions))
+    for r in range(n_cells):
+        log_masses[r] = integrate_cell(
+            cells, r, center, log_tolerance, means[r], covariances[r]
+        )
+    return log_masses, means, covariances

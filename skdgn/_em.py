@@ -1,0 +1,193 @@
+"""The EM loop: propose a step, run the E-step there, accept it only if the likelihood did not fall.
+
+The E-step at an accepted trial point is the next iteration's E-step, so that accepting costs nothing.
+Only the update of the output layer and the noise is safe by itself: hidden weights move the regions,
+which the M-step holds fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from skdgn._maximization import GaussNewtonSystem, linearize, maximize_noise, step_network
+from skdgn._network import Floats, Network
+from skdgn._noise import Noise
+from skdgn._partition import Partition, TooManyRegionsError, build_partition
+from skdgn._statistics import SufficientStatistics, expect
+from skdgn._visits import Visitor
+
+_FIRST_DAMPING = 1e-2
+_SMALLEST_DAMPING = 1e-7
+_LARGEST_DAMPING = 1e6
+_DAMPING_DECREASE = 0.25
+_DAMPING_INCREASE = 6.0
+_MOST_SHORTENINGS = 8
+# The likelihood must stand still for this many iterations before EM stops: one may be unlucky.
+_PATIENCE = 2
+
+
+@dataclass(frozen=True)
+class State:
+    """Parameters, and the E-step at them."""
+
+    network: Network
+    noise: Noise
+    partition: Partition
+    statistics: SufficientStatistics
+
+    @property
+    def lower_bound(self) -> float:
+        """Mean log-likelihood of the rows."""
+        return self.statistics.log_likelihood / self.statistics.total_weight
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What stays the same during a fit."""
+
+    rows: Floats
+    row_weights: Floats
+    covariance_type: str
+    smallest_variance: float
+    most_regions: int
+    n_jobs: int | None
+
+    def evaluate(self, network: Network, noise: Noise) -> State:
+        """Run the E-step."""
+        partition = build_partition(network, self.most_regions)
+        statistics = expect(
+            Visitor.prepare(partition, noise),
+            self.rows,
+            self.row_weights,
+            self.covariance_type == "full",
+            self.n_jobs,
+        )
+        return State(network, noise, partition, statistics)
+
+    def best_noise(self, state: State, network: Network) -> Noise:
+        """Maximise over the noise, given new weights and the old posterior."""
+        return maximize_noise(
+            state.statistics,
+            network,
+            state.partition.patterns,
+            self.covariance_type,
+            self.smallest_variance,
+        )
+
+    def attempt(self, state: State, network: Network) -> State | None:
+        """Evaluate trial weights; None if the likelihood falls there."""
+        try:
+            trial = self.evaluate(network, self.best_noise(state, network))
+        except TooManyRegionsError:
+            return None
+        return trial if trial.lower_bound >= state.lower_bound else None
+
+
+@dataclass
+class JointStep:
+    """Damped Gauss-Newton steps over all layers at once (Levenberg-Marquardt)."""
+
+    problem: Problem
+    damping: float = _FIRST_DAMPING
+
+    def __call__(self, state: State) -> State | None:
+        """Return a state that is no worse, or None if there is none to be found."""
+        network, noise = state.network, state.noise
+        layers = range(network.n_hidden_layers + 1)
+        system = GaussNewtonSystem(
+            linearize(state.statistics, network, noise, state.partition.patterns), layers
+        )
+        for _ in range(_MOST_SHORTENINGS if network.n_hidden_layers else 0):
+            steps = system.solve(self.damping)
+            trial = self.problem.attempt(state, step_network(network, noise, layers, steps))
+            if trial is not None:
+                self.damping = max(_DAMPING_DECREASE * self.damping, _SMALLEST_DAMPING)
+                return trial
+            self.damping = min(_DAMPING_INCREASE * self.damping, _LARGEST_DAMPING)
+        return _step_layer(self.problem, state, network.n_hidden_layers)
+
+
+@dataclass
+class LayerwiseStep:
+    """The paper's updates: every layer in closed form, given the others, and shortened if need be."""
+
+    problem: Problem
+
+    def __call__(self, state: State) -> State | None:
+        """Return a state that is no worse, or None if there is none to be found."""
+        moved = None
+        for layer in reversed(range(state.network.n_hidden_layers + 1)):
+            trial = _step_layer(self.problem, state, layer)
+            if trial is not None:
+                moved = state = trial
+        return moved
+
+
+def _step_layer(problem: Problem, state: State, layer: int) -> State | None:
+    """Maximise over one layer and the noise; halve the step until the likelihood does not fall."""
+    network, noise = state.network, state.noise
+    system = GaussNewtonSystem(
+        linearize(state.statistics, network, noise, state.partition.patterns), [layer]
+    )
+    steps = system.solve(_SMALLEST_DAMPING)
+    length = 1.0
+    for _ in range(_MOST_SHORTENINGS):
+        trial = problem.attempt(state, step_network(network, noise, [layer], steps, length))
+        if trial is not None:
+            return trial
+        length *= 0.5
+    return None
+
+
+STEPS: dict[str, Callable[[Problem], Callable[[State], State | None]]] = {
+    "joint": JointStep,
+    "layerwise": LayerwiseStep,
+}
+
+
+@dataclass
+class Progress:
+    """How far EM has come; the state is the best so far at any time."""
+
+    state: State
+    lower_bounds: list[float] = field(default_factory=list)
+    converged: bool = False
+    interrupted: bool = False
+
+
+def run_em(
+    problem: Problem,
+    start: State,
+    m_step: str,
+    max_iter: int,
+    tol: float,
+    report: Callable[[Progress], None],
+) -> Progress:
+    """Improve a state until its likelihood stands still; a keyboard interrupt keeps the best."""
+    progress = Progress(start)
+    step = STEPS[m_step](problem)
+    still = 0
+    try:
+        for _ in range(max_iter):
+            before = progress.state.lower_bound
+            trial = step(progress.state)
+            if trial is None:
+                progress.lower_bounds.append(before)
+                progress.converged = True
+            else:
+                progress.state = trial
+                progress.lower_bounds.append(trial.lower_bound)
+                still = still + 1 if trial.lower_bound - before < tol else 0
+                progress.converged = still >= _PATIENCE
+            report(progress)
+            if progress.converged:
+                break
+    except KeyboardInterrupt:
+        progress.interrupted = True
+    return progress
+
+
+def likeliest(states: Sequence[Progress]) -> Progress:
+    """Return the run with the largest likelihood."""
+    return max(states, key=lambda progress: progress.state.lower_bound)

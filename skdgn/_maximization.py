@@ -1,0 +1,333 @@
+"""The M-step: from statistics and a network to better weights and noise.
+
+With the regions' activation patterns held fixed, the output on region r is linear in each layer's ``T_l = [W v]``,
+
+    dg = B_l dT_l phi_l(z),    phi_l(z) = U_l [z; 1],
+
+``B_l`` the map downstream of the layer and ``U_l`` the affine map upstream of it.  With ``M_r`` the sum of
+``w [z; 1] [z; 1]'`` and ``E_r`` that of ``w (x - g(z)) [z; 1]'`` (both from the statistics), gradient and Gauss-Newton matrix
+of the expected log-likelihood are sums over regions of
+
+    B_l' N^-1 E U_l'      and      (B_l' N^-1 B_k) (x) (U_l M U_k').
+
+At the current weights this gradient is that of the exact log-likelihood: g is continuous, so that the
+moving boundaries contribute nothing.  Hence every damped step is an ascent direction of it; how
+far to go is for the exact log-likelihood to decide (`_em`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
+
+from skdgn._network import AffineMaps, Bools, Floats, Network
+from skdgn._noise import Noise
+from skdgn._statistics import SufficientStatistics
+
+# Hidden weights beyond this number: conjugate gradients instead of a factorised matrix.
+LARGEST_DENSE_SYSTEM = 3000
+_MOST_CG_STEPS = 250
+_CG_TOLERANCE = 1e-6
+# Added to the output layer's Gram matrix, relative to its diagonal, against units nobody uses.
+_SMALLEST_DAMPING = 1e-10
+
+
+@dataclass(frozen=True)
+class Linearization:
+    """The expected log-likelihood around the current weights, patterns held fixed.
+
+    All output quantities are in units of the noise.
+    """
+
+    upstream: tuple[Floats, ...]  # per layer (R, fan_in + 1, S + 1): U
+    downstream: tuple[Floats, ...]  # per hidden layer (R, D, fan_out): B
+    latent: Floats  # (R, S + 1, S + 1): M
+    residuals: Floats  # (R, D, S + 1): E
+
+
+def _homogeneous(maps: AffineMaps, n_regions: int) -> Floats:
+    """Append the constant: ``[slopes offsets; 0 1]``."""
+    _, n_units, n_components = maps.slopes.shape
+    matrix = np.zeros((n_regions, n_units + 1, n_components + 1))
+    matrix[:, :-1, :-1] = maps.slopes
+    matrix[:, :-1, -1] = maps.offsets
+    matrix[:, -1, -1] = 1.0
+    return matrix
+
+
+def affine_maps(network: Network, patterns: Bools) -> list[AffineMaps]:
+    """Affine maps that lead into every layer, and the output, for given patterns."""
+    maps = [AffineMaps.identity(network.n_components).take(np.zeros(len(patterns), dtype=np.intp))]
+    for layer, sides in enumerate(network.split_pattern(patterns)):
+        maps.append(network.activate(network.preactivations(layer, maps[-1]), sides))
+    maps.append(network.preactivations(network.n_hidden_layers, maps[-1]))
+    return maps
+
+
+def _latent_moments(statistics: SufficientStatistics) -> Floats:
+    n_regions, n_components = statistics.first.shape
+    moments = np.empty((n_regions, n_components + 1, n_components + 1))
+    moments[:, :-1, :-1] = statistics.second
+    moments[:, :-1, -1] = statistics.first
+    moments[:, -1, :-1] = statistics.first
+    moments[:, -1, -1] = statistics.weights
+    return moments
+
+
+def linearize(
+    statistics: SufficientStatistics, network: Network, noise: Noise, patterns: Bools
+) -> Linearization:
+    """Expand the expected log-likelihood around the current weights."""
+    used = np.flatnonzero(statistics.weights > 0)
+    maps = affine_maps(network, patterns[used])
+    latent = _latent_moments(statistics)[used]
+    output = _homogeneous(maps[-1], len(used))[:, :-1]
+    targets = np.concatenate([statistics.cross[used], statistics.data[used][:, :, None]], axis=2)
+    residuals = _whiten_features(noise, targets - output @ latent)
+    downstream: list[Floats] = []
+    behind = _whiten_features(noise, network.coefs[-1][None])
+    sides = network.split_pattern(patterns[used])
+    for layer in reversed(range(network.n_hidden_layers)):
+        slopes = network.activation.slopes(sides[layer])
+        downstream.insert(0, behind * slopes[:, None, :])
+        behind = downstream[0] @ network.coefs[layer]
+    upstream = tuple(_homogeneous(layer_maps, len(used)) for layer_maps in maps[:-1])
+    return Linearization(upstream, tuple(downstream), latent, residuals)
+
+
+def _whiten_features(noise: Noise, array: Floats) -> Floats:
+    """Multiply axis 1 of (R, D, k) by the inverse noise factor."""
+    return np.swapaxes(noise.whiten(np.swapaxes(array, 1, 2)), 1, 2)
+
+
+def gradient(linearization: Linearization, layer: int) -> Floats:
+    """Gradient with respect to ``[W v]`` of a layer (of the whitened output layer, if the last)."""
+    pulled = linearization.residuals @ np.swapaxes(linearization.upstream[layer], 1, 2)
+    if layer == len(linearization.downstream):
+        return pulled.sum(axis=0)
+    return np.einsum("rdo,rdi->oi", linearization.downstream[layer], pulled, optimize=True)
+
+
+class GaussNewtonSystem:
+    """The damped Gauss-Newton system over chosen hidden layers and the output layer.
+
+    The output layer is eliminated exactly: in units of the noise its block is ``F (x) I`` with F the Gram
+    matrix of the last hidden layer, so that wide outputs cost little.
+    """
+
+    def __init__(self, linearization: Linearization, layers: Sequence[int]) -> None:
+        self.linearization = linearization
+        self.n_hidden = len(linearization.downstream)
+        self.hidden = [layer for layer in layers if layer < self.n_hidden]
+        self.with_output = self.n_hidden in layers
+        self.shapes = [
+            (linearization.downstream[layer].shape[2], linearization.upstream[layer].shape[1])
+            for layer in self.hidden
+        ]
+        self.sizes = [rows * columns for rows, columns in self.shapes]
+        self.n_hidden_weights = sum(self.sizes)
+        self.dense = self.n_hidden_weights <= LARGEST_DENSE_SYSTEM
+        # U M of every layer: (R, fan_in + 1, S + 1)
+        self.moments = [upstream @ linearization.latent for upstream in linearization.upstream]
+        last = linearization.upstream[-1]
+        self.gram = np.einsum("ris,rjs->ij", self.moments[-1], last, optimize=True)
+        self.output_gradient = gradient(linearization, self.n_hidden)
+        self.hidden_gradient = np.concatenate(
+            [gradient(linearization, layer).ravel() for layer in self.hidden] or [np.empty(0)]
+        )
+        self.diagonal = self._diagonal()
+        if self.dense and self.hidden:
+            self.matrix = self._hidden_matrix()
+            if self.with_output:
+                self.coupling = self._coupling()
+
+    def _diagonal(self) -> Floats:
+        parts = []
+        for layer in self.hidden:
+            squares = np.einsum("rdo,rdo->ro", *(self.linearization.downstream[layer],) * 2)
+            moments = np.einsum(
+                "ris,ris->ri", self.moments[layer], self.linearization.upstream[layer]
+            )
+            parts.append((squares.T @ moments).ravel())
+        return np.concatenate(parts or [np.empty(0)])
+
+    def _hidden_matrix(self) -> Floats:
+        matrix = np.empty((self.n_hidden_weights, self.n_hidden_weights))
+        edges = np.concatenate([[0], np.cumsum(self.sizes)])
+        for a, first in enumerate(self.hidden):
+            for b, second in enumerate(self.hidden[: a + 1]):
+                outer = np.swapaxes(self.linearization.downstream[first], 1, 2) @ (
+                    self.linearization.downstream[second]
+                )
+                inner = self.moments[first] @ np.swapaxes(
+                    self.linearization.upstream[second], 1, 2
+                )
+                n_regions = len(outer)
+                block = outer.reshape(n_regions, -1).T @ inner.reshape(n_regions, -1)
+                block = block.reshape(*outer.shape[1:], *inner.shape[1:]).transpose(0, 2, 1, 3)
+                block = block.reshape(self.sizes[a], self.sizes[b])
+                matrix[edges[a] : edges[a + 1], edges[b] : edges[b + 1]] = block
+                matrix[edges[b] : edges[b + 1], edges[a] : edges[a + 1]] = block.T
+        return matrix
+
+    def _coupling(self) -> Floats:
+        """Block between hidden weights and the output layer, (hidden weights, D, fan_in + 1)."""
+        parts = []
+        for layer, size in zip(self.hidden, self.sizes, strict=True):
+            downstream = self.linearization.downstream[layer]
+            inner = self.moments[layer] @ np.swapaxes(self.linearization.upstream[-1], 1, 2)
+            n_regions, n_features, _ = downstream.shape
+            block = downstream.reshape(n_regions, -1).T @ inner.reshape(n_regions, -1)
+            block = block.reshape(n_features, -1, *inner.shape[1:]).transpose(1, 2, 0, 3)
+            parts.append(block.reshape(size, n_features, -1))
+        return np.concatenate(parts)
+
+    def _multiply(self, direction: Floats, output: Floats) -> tuple[Floats, Floats]:
+        """Multiply the undamped matrix by hidden and output directions, without forming it."""
+        linearization = self.linearization
+        change = output @ linearization.upstream[-1] if self.with_output else 0.0
+        first = 0
+        for layer, shape, size in zip(self.hidden, self.shapes, self.sizes, strict=True):
+            block = direction[first : first + size].reshape(shape)
+            change = change + linearization.downstream[layer] @ (
+                block @ linearization.upstream[layer]
+            )
+            first += size
+        parts = []
+        for layer in self.hidden:
+            pulled = change @ np.swapaxes(self.moments[layer], 1, 2)
+            parts.append(
+                np.einsum(
+                    "rdo,rdi->oi", linearization.downstream[layer], pulled, optimize=True
+                ).ravel()
+            )
+        output_part = np.einsum("rds,ris->di", change, self.moments[-1], optimize=True)
+        return np.concatenate(parts or [np.empty(0)]), output_part
+
+    def solve(self, damping: float) -> tuple[list[Floats], Floats]:
+        """Solve for the steps of the hidden layers and of the whitened output layer."""
+        floor = np.maximum(self.diagonal, 1e-12 * self.diagonal.max(initial=1e-300))
+        gram = self.gram + np.diag((damping + _SMALLEST_DAMPING) * np.diagonal(self.gram))
+        gram[np.diag_indices_from(gram)] += 1e-300
+        factor = scipy.linalg.cho_factor(gram)
+        output_step = (
+            scipy.linalg.cho_solve(factor, self.output_gradient.T).T
+            if self.with_output
+            else np.zeros_like(self.output_gradient)
+        )
+        if not self.hidden:
+            return [], output_step
+        if self.dense:
+            hidden_step = self._solve_dense(damping * floor, factor, output_step)
+        else:
+            hidden_step = self._solve_iteratively(damping * floor, factor, output_step)
+        if self.with_output:
+            _, coupled = self._multiply(hidden_step, np.zeros_like(output_step))
+            output_step = output_step - scipy.linalg.cho_solve(factor, coupled.T).T
+        first, steps = 0, []
+        for shape, size in zip(self.shapes, self.sizes, strict=True):
+            steps.append(hidden_step[first : first + size].reshape(shape))
+            first += size
+        return steps, output_step
+
+    def _solve_dense(
+        self, ridge: Floats, factor: tuple[Floats, bool], output_step: Floats
+    ) -> Floats:
+        matrix = self.matrix + np.diag(ridge)
+        target = self.hidden_gradient
+        if self.with_output:
+            triangle = np.triu(factor[0])
+            flat = self.coupling.reshape(-1, triangle.shape[0])
+            reduced = scipy.linalg.solve_triangular(triangle, flat.T, trans="T").T
+            reduced = reduced.reshape(self.n_hidden_weights, -1)
+            matrix -= reduced @ reduced.T
+            target = target - np.einsum("pdi,di->p", self.coupling, output_step, optimize=True)
+        try:
+            return scipy.linalg.cho_solve(scipy.linalg.cho_factor(matrix), target)
+        except np.linalg.LinAlgError:
+            # Rounding made a nearly singular matrix indefinite: a least-squares solution will do.
+            return np.linalg.lstsq(matrix, target, rcond=1e-12)[0]
+
+    def _solve_iteratively(
+        self, ridge: Floats, factor: tuple[Floats, bool], output_step: Floats
+    ) -> Floats:
+        none = np.zeros_like(output_step)
+
+        def multiply(direction: Floats) -> Floats:
+            product, coupled = self._multiply(direction.ravel(), none)
+            product += ridge * direction.ravel()
+            if self.with_output:
+                back = scipy.linalg.cho_solve(factor, coupled.T).T
+                product -= self._multiply(np.zeros_like(direction.ravel()), back)[0]
+            return product
+
+        target = self.hidden_gradient
+        if self.with_output:
+            target = target - self._multiply(np.zeros_like(target), output_step)[0]
+        shape = (self.n_hidden_weights, self.n_hidden_weights)
+        scale = 1.0 / (self.diagonal + ridge + 1e-300)
+        step, _ = scipy.sparse.linalg.cg(
+            scipy.sparse.linalg.LinearOperator(shape, multiply),  # type: ignore[arg-type]
+            target,
+            rtol=_CG_TOLERANCE,
+            maxiter=_MOST_CG_STEPS,
+            M=scipy.sparse.linalg.LinearOperator(shape, lambda v: scale * v.ravel()),
+        )
+        return step
+
+
+def step_network(
+    network: Network,
+    noise: Noise,
+    layers: Sequence[int],
+    steps: tuple[list[Floats], Floats],
+    length: float = 1.0,
+) -> Network:
+    """Add a fraction of the steps of `GaussNewtonSystem.solve` to the weights."""
+    hidden_steps, output_step = steps
+    coefs, intercepts = list(network.coefs), list(network.intercepts)
+    output = network.n_hidden_layers
+    hidden = [layer for layer in layers if layer < output]
+    for layer, step in zip(hidden, hidden_steps, strict=True):
+        coefs[layer] = coefs[layer] + length * step[:, :-1]
+        intercepts[layer] = intercepts[layer] + length * step[:, -1]
+    if output in layers:
+        step = noise.color(output_step.T).T
+        coefs[-1] = coefs[-1] + length * step[:, :-1]
+        intercepts[-1] = intercepts[-1] + length * step[:, -1]
+    return replace(network, coefs=tuple(coefs), intercepts=tuple(intercepts))
+
+
+def maximize_noise(
+    statistics: SufficientStatistics,
+    network: Network,
+    patterns: Bools,
+    covariance_type: str,
+    smallest_variance: float,
+) -> Noise:
+    """Maximise the expected log-likelihood over the noise covariance, patterns held fixed.
+
+    The cross terms are symmetrised (the paper's are not).
+    """
+    output = _homogeneous(affine_maps(network, patterns)[-1], len(patterns))[:, :-1]
+    targets = np.concatenate([statistics.cross, statistics.data[:, :, None]], axis=2)
+    # E[(x - g)(x - g)'] = xx' - x g' - g x' + g g', with g = output [z; 1].
+    remainder = output @ _latent_moments(statistics) - 2.0 * targets
+    n_features = network.n_features
+    if covariance_type == "full":
+        products = np.einsum("rds,res->de", remainder, output, optimize=True)
+        scatter = statistics.squares + 0.5 * (products + products.T)
+        covariance = scatter / statistics.total_weight
+        values, vectors = np.linalg.eigh(covariance)
+        if values[0] < smallest_variance:
+            covariance = (vectors * np.maximum(values, smallest_variance)) @ vectors.T
+        return Noise.from_covariance(covariance, n_features)
+    scatter = statistics.squares + np.einsum("rds,rds->d", remainder, output, optimize=True)
+    variances = scatter / statistics.total_weight
+    if covariance_type == "spherical":
+        return Noise.from_covariance(max(float(variances.mean()), smallest_variance), n_features)
+    return Noise.from_covariance(np.maximum(variances, smallest_variance), n_features)

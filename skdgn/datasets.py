@@ -1,0 +1,76 @@
+"""Small synthetic data sets around one-dimensional manifolds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+Floats = NDArray[np.float64]
+
+
+def make_noisy_circle(
+    n_samples: int = 1000, noise: float = 0.05, random_state: Any = None
+) -> Floats:
+    """Draw points uniformly on the unit circle and add Gaussian noise.
+
+    Parameters
+    ----------
+    n_samples : int, default=1000
+    noise : float, default=0.05
+        Standard deviation of the noise.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+
+    Examples
+    --------
+    >>> from skdgn.datasets import make_noisy_circle
+    >>> make_noisy_circle(1000, noise=0.05, random_state=0).shape
+    (1000, 2)
+    """
+    _check(n_samples, noise)
+    generator = check_random_state(random_state)
+    angle = generator.uniform(0.0, 2.0 * np.pi, n_samples)
+    points = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return points + noise * generator.standard_normal(points.shape)
+
+
+def make_wave(n_samples: int = 1000, noise: float = 0.1, random_state: Any = None) -> Floats:
+    """Draw points on the curve (t, cos(1.4 t)) and add Gaussian noise.
+
+    The parameter t is uniform on [-pi, pi].
+
+    Parameters
+    ----------
+    n_samples : int, default=1000
+    noise : float, default=0.1
+        Standard deviation of the noise.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+
+    Examples
+    --------
+    >>> from skdgn.datasets import make_wave
+    >>> make_wave(500, random_state=0).shape
+    (500, 2)
+    """
+    _check(n_samples, noise)
+    generator = check_random_state(random_state)
+    t = generator.uniform(-np.pi, np.pi, n_samples)
+    points = np.stack([t, np.cos(1.4 * t)], axis=1)
+    return points + noise * generator.standard_normal(points.shape)
+
+
+def _check(n_samples: int, noise: float) -> None:
+    if not isinstance(n_samples, int | np.integer) or n_samples < 1:
+        raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
+    if not (np.isscalar(noise) and np.isfinite(noise) and noise >= 0):
+        raise ValueError(f"noise must be a non-negative number, got {noise!r}.")

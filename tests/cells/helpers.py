@@ -1,0 +1,123 @@
+"""Build cells from halfspaces and integrate Gaussians over them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skdgn._cells import Cells, integrate_cell, whole_space
+from skdgn._jit import kernel
+
+
+class Integral(NamedTuple):
+    """Log mass of a Gaussian on a cell; mean and covariance of the truncated Gaussian."""
+
+    log_mass: float
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
+@kernel
+def _integrate_all(
+    cells: Any,
+    centers: Any,
+    log_tolerance: float,
+    log_masses: Any,
+    means: Any,
+    covariances: Any,
+) -> None:
+    for r in range(len(centers)):
+        log_masses[r] = integrate_cell(
+            cells, r, centers[r], log_tolerance, means[r], covariances[r]
+        )
+
+
+def integrate_cells(
+    cells: Cells,
+    centers: ArrayLike,
+    factors: ArrayLike,
+    log_tolerance: float = -np.inf,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Integrate N(centers[r], factors[r] factors[r]') over cell r; full accuracy unless told."""
+    n_cells = len(cells)
+    centers = np.asarray(centers, dtype=float)
+    factors = np.asarray(factors, dtype=float)
+    n_dimensions = centers.shape[1]
+    log_masses = np.empty(n_cells)
+    means = np.empty((n_cells, n_dimensions))
+    covariances = np.empty((n_cells, n_dimensions, n_dimensions))
+    whitened_centers = np.linalg.solve(factors, centers[:, :, None])[:, :, 0]
+    _integrate_all(
+        cells.whiten(factors),
+        np.ascontiguousarray(whitened_centers),
+        log_tolerance,
+        log_masses,
+        means,
+        covariances,
+    )
+    return log_masses, means, covariances
+
+
+def integrate(
+    cell: Cells,
+    center: ArrayLike | None = None,
+    factor: ArrayLike | None = None,
+    log_tolerance: float = -np.inf,
+    *,
+    n_dimensions: int = 2,
+) -> Integral:
+    """Integrate one Gaussian over a single cell; N(0, I) unless told otherwise."""
+    assert len(cell) == 1
+    center = np.zeros(n_dimensions) if center is None else np.asarray(center, dtype=float)
+    factor = np.eye(len(center)) if factor is None else np.asarray(factor, dtype=float)
+    log_masses, means, covariances = integrate_cells(
+        cell, center[None], factor[None], log_tolerance
+    )
+    return Integral(float(log_masses[0]), means[0], covariances[0])
+
+
+def prior_masses(cells: Cells, n_dimensions: int) -> np.ndarray:
+    """Masses of N(0, I) on every cell."""
+    factors = np.broadcast_to(np.eye(n_dimensions), (len(cells), n_dimensions, n_dimensions))
+    centers = np.zeros((len(cells), n_dimensions))
+    return np.exp(integrate_cells(cells, centers, factors)[0])
+
+
+def cut(cell: Cells, normal: ArrayLike, offset: float) -> tuple[Cells | None, Cells | None]:
+    """Parts of a single cell on either side of ``normal @ z = offset``; None where it is empty."""
+    normal = np.asarray(normal, dtype=float)
+    length = np.linalg.norm(normal)
+    pieces = cell.split(normal[None] / length, np.array([-offset / length]))
+    parts: dict[bool, Cells] = {}
+    for index, positive in enumerate(pieces.positive):
+        parts[bool(positive)] = pieces.cells.take(np.array([index]))
+    return parts.get(True), parts.get(False)
+
+
+def cell_from_halfspaces(normals: ArrayLike, offsets: ArrayLike, n_dimensions: int = 2) -> Cells:
+    """Make the cell where ``normals @ z >= offsets``, which must not be empty."""
+    cell = whole_space(n_dimensions)
+    for normal, offset in zip(
+        np.reshape(normals, (-1, n_dimensions)), np.ravel(offsets), strict=True
+    ):
+        inside, _ = cut(cell, normal, float(offset))
+        assert inside is not None, "the halfspaces have nothing in common"
+        cell = inside
+    return cell
+
+
+def combine(parts: list[Integral]) -> Integral:
+    """Mass and moments of a union of disjoint cells."""
+    log_masses = np.array([part.log_mass for part in parts])
+    largest = log_masses.max()
+    weights = np.exp(log_masses - largest)
+    log_mass = float(largest + np.log(weights.sum()))
+    weights /= weights.sum()
+    mean = sum(w * part.mean for w, part in zip(weights, parts, strict=True))
+    covariance = np.zeros((len(mean), len(mean)))
+    for weight, part in zip(weights, parts, strict=True):
+        shift = part.mean - mean
+        covariance += weight * (part.covariance + np.outer(shift, shift))
+    return Integral(log_mass, mean, covariance)
