@@ -6,8 +6,8 @@ In units of the noise (tildes: multiplied by the inverse noise factor), on regio
     y_r(x)  = F' A~' (x~ - b~)                    conditional mean in coordinates z = F y
     log evidence = log_constant_r - (|x~ - b~ - A~ m|^2 + |m|^2) / 2     with m = F y_r(x)
 
-The D x D matrix N + A A' never appears.  The quadratic form is taken from the residual: a difference
-of squares loses all digits for outliers.
+The D x D matrix N + A A' never appears.  The quadratic form is taken from the residual: a
+difference of squares loses all digits for outliers.
 """
 
 from __future__ import annotations
@@ -48,10 +48,9 @@ def condition(partition: Partition, noise: Noise) -> Conditionals:
     triangle *= np.sign(np.diagonal(triangle, axis1=1, axis2=2))[:, :, None]
     factors = np.linalg.inv(triangle)
     projections = np.swapaxes(slopes @ factors, 1, 2)
-    log_constants = (
-        -0.5 * (n_features * np.log(2.0 * np.pi) + noise.log_determinant)
-        - np.log(np.diagonal(triangle, axis1=1, axis2=2)).sum(axis=1)
-    )
+    log_constants = -0.5 * (n_features * np.log(2.0 * np.pi) + noise.log_determinant) - np.log(
+        np.diagonal(triangle, axis1=1, axis2=2)
+    ).sum(axis=1)
 
     facets = partition.cells.facets()
     regions = np.repeat(np.arange(n_regions), np.diff(facets.start))

@@ -1,8 +1,8 @@
 """The EM loop: propose a step, run the E-step there, accept it only if the likelihood did not fall.
 
-The E-step at an accepted trial point is the next iteration's E-step, so that accepting costs nothing.
-Only the update of the output layer and the noise is safe by itself: hidden weights move the regions,
-which the M-step holds fixed.
+The E-step at an accepted trial point is the next iteration's E-step, so that accepting costs
+nothing. Only the update of the output layer and the noise is safe by itself: hidden weights move
+the regions, which the M-step holds fixed.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class JointStep:
 
 @dataclass
 class LayerwiseStep:
-    """The paper's updates: every layer in closed form, given the others, and shortened if need be."""
+    """The paper's updates: every layer in closed form given the others, shortened if need be."""
 
     problem: Problem
 

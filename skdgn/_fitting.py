@@ -108,11 +108,13 @@ class FitResult:
 def merge_duplicates(rows: Floats, row_weights: Floats) -> tuple[Floats, Floats]:
     """Sort rows, merge equal ones and drop those without weight.
 
-    A fit then depends neither on the order of the rows nor on whether a row is repeated or weighted.
+    A fit then depends neither on the order of the rows nor on whether a row is repeated or
+    weighted.
     """
     kept = row_weights > 0
     distinct, inverse = np.unique(rows[kept], axis=0, return_inverse=True)
-    weights = np.bincount(inverse.ravel(), weights=row_weights[kept], minlength=len(distinct))
+    weights = np.zeros(len(distinct))
+    np.add.at(weights, inverse.ravel(), row_weights[kept])
     return distinct, weights
 
 
@@ -139,21 +141,18 @@ def fit_network(
         settings.most_regions,
         settings.n_jobs,
     )
-    runs = []
+    runs: list[Progress] = []
     for number in range(1 if warm_start is not None else settings.n_init):
         if warm_start is not None:
             start = problem.evaluate(*scaling.scale(*warm_start))
         else:
             start = _best_start(problem, settings, generator)
+
+        def report_run(progress: Progress, number: int = number) -> None:
+            report(number, progress, scaling.log_volume)
+
         runs.append(
-            run_em(
-                problem,
-                start,
-                settings.m_step,
-                settings.max_iter,
-                settings.tol,
-                lambda progress, number=number: report(number, progress, scaling.log_volume),
-            )
+            run_em(problem, start, settings.m_step, settings.max_iter, settings.tol, report_run)
         )
         if runs[-1].interrupted:
             break
@@ -168,9 +167,7 @@ def fit_network(
     )
 
 
-def _best_start(
-    problem: Problem, settings: Settings, generator: np.random.Generator
-) -> State:
+def _best_start(problem: Problem, settings: Settings, generator: np.random.Generator) -> State:
     """Try the starting methods briefly and keep the likeliest."""
     methods = (
         starting_methods(settings.n_components)

@@ -37,9 +37,7 @@ class Groups(NamedTuple):
     log_constant: float
 
 
-def group_regions(
-    partition: Partition, conditionals: Conditionals, log_constant: float
-) -> Groups:
+def group_regions(partition: Partition, conditionals: Conditionals, log_constant: float) -> Groups:
     """Group bounded regions by sixteens; neighbours in a partition's order are neighbours in space."""
     corners = partition.cells.corners()
     bounded = np.diff(corners.start) > 0

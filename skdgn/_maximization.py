@@ -1,18 +1,20 @@
 """The M-step: from statistics and a network to better weights and noise.
 
-With the regions' activation patterns held fixed, the output on region r is linear in each layer's ``T_l = [W v]``,
+With the regions' activation patterns held fixed, the output on region r is linear in each
+layer's ``T_l = [W v]``,
 
     dg = B_l dT_l phi_l(z),    phi_l(z) = U_l [z; 1],
 
-``B_l`` the map downstream of the layer and ``U_l`` the affine map upstream of it.  With ``M_r`` the sum of
-``w [z; 1] [z; 1]'`` and ``E_r`` that of ``w (x - g(z)) [z; 1]'`` (both from the statistics), gradient and Gauss-Newton matrix
-of the expected log-likelihood are sums over regions of
+``B_l`` the map downstream of the layer and ``U_l`` the affine map upstream of it.  With ``M_r``
+the sum of ``w [z; 1] [z; 1]'`` and ``E_r`` that of ``w (x - g(z)) [z; 1]'`` (both from the
+statistics), gradient and Gauss-Newton matrix of the expected log-likelihood are sums over regions
+of
 
     B_l' N^-1 E U_l'      and      (B_l' N^-1 B_k) (x) (U_l M U_k').
 
-At the current weights this gradient is that of the exact log-likelihood: g is continuous, so that the
-moving boundaries contribute nothing.  Hence every damped step is an ascent direction of it; how
-far to go is for the exact log-likelihood to decide (`_em`).
+At the current weights this gradient is that of the exact log-likelihood: g is continuous, so that
+the moving boundaries contribute nothing.  Hence every damped step is an ascent direction of it;
+how far to go is for the exact log-likelihood to decide (`_em`).
 """
 
 from __future__ import annotations
@@ -115,8 +117,8 @@ def gradient(linearization: Linearization, layer: int) -> Floats:
 class GaussNewtonSystem:
     """The damped Gauss-Newton system over chosen hidden layers and the output layer.
 
-    The output layer is eliminated exactly: in units of the noise its block is ``F (x) I`` with F the Gram
-    matrix of the last hidden layer, so that wide outputs cost little.
+    The output layer is eliminated exactly: in units of the noise its block is ``F (x) I`` with F
+    the Gram matrix of the last hidden layer, so that wide outputs cost little.
     """
 
     def __init__(self, linearization: Linearization, layers: Sequence[int]) -> None:
@@ -160,12 +162,11 @@ class GaussNewtonSystem:
         edges = np.concatenate([[0], np.cumsum(self.sizes)])
         for a, first in enumerate(self.hidden):
             for b, second in enumerate(self.hidden[: a + 1]):
-                outer = np.swapaxes(self.linearization.downstream[first], 1, 2) @ (
-                    self.linearization.downstream[second]
+                outer = (
+                    np.swapaxes(self.linearization.downstream[first], 1, 2)
+                    @ (self.linearization.downstream[second])
                 )
-                inner = self.moments[first] @ np.swapaxes(
-                    self.linearization.upstream[second], 1, 2
-                )
+                inner = self.moments[first] @ np.swapaxes(self.linearization.upstream[second], 1, 2)
                 n_regions = len(outer)
                 block = outer.reshape(n_regions, -1).T @ inner.reshape(n_regions, -1)
                 block = block.reshape(*outer.shape[1:], *inner.shape[1:]).transpose(0, 2, 1, 3)
@@ -271,7 +272,7 @@ class GaussNewtonSystem:
         shape = (self.n_hidden_weights, self.n_hidden_weights)
         scale = 1.0 / (self.diagonal + ridge + 1e-300)
         step, _ = scipy.sparse.linalg.cg(
-            scipy.sparse.linalg.LinearOperator(shape, multiply),  # type: ignore[arg-type]
+            scipy.sparse.linalg.LinearOperator(shape, multiply),
             target,
             rtol=_CG_TOLERANCE,
             maxiter=_MOST_CG_STEPS,

@@ -160,14 +160,18 @@ class Network:
 
     def split_pattern(self, patterns: Bools) -> list[Bools]:
         """Split patterns (r, total hidden units) into one array (r, u) per hidden layer."""
-        return np.split(patterns, np.cumsum(self.hidden_layer_sizes)[:-1], axis=1) if (
-            self.hidden_layer_sizes
-        ) else []
+        return (
+            np.split(patterns, np.cumsum(self.hidden_layer_sizes)[:-1], axis=1)
+            if (self.hidden_layer_sizes)
+            else []
+        )
 
     def preactivations(self, layer: int, upstream: AffineMaps) -> AffineMaps:
         """Compose layer ``layer`` with the affine maps (one per region) that lead to it."""
         coef = self.coefs[layer]
-        return AffineMaps(coef @ upstream.slopes, upstream.offsets @ coef.T + self.intercepts[layer])
+        return AffineMaps(
+            coef @ upstream.slopes, upstream.offsets @ coef.T + self.intercepts[layer]
+        )
 
     def preactivation_scales(self, layer: int, upstream: AffineMaps) -> AffineMaps:
         """Sum the absolute values of the terms that `preactivations` adds: its rounding errors.

@@ -56,7 +56,7 @@ class Noise:
             )
         values = 0.5 * (values + values.T)
         try:
-            factor = np.linalg.cholesky(values)
+            factor: Floats = np.asarray(np.linalg.cholesky(values), dtype=np.float64)
         except np.linalg.LinAlgError:
             smallest = np.linalg.eigvalsh(values)[0]
             raise ValueError(

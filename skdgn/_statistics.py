@@ -1,7 +1,8 @@
 """The E-step: what the M-step needs to know of the data, additive over batches of rows.
 
-Per region, sums over rows of ``w``, ``w z``, ``w z z'``, ``w x``, ``w x z'`` under the posterior, ``w`` being the
-row's weight times the region's responsibility.  Memory does not depend on the number of rows.
+Per region, sums over rows of ``w``, ``w z``, ``w z z'``, ``w x``, ``w x z'`` under the posterior,
+``w`` being the row's weight times the region's responsibility.  Memory does not depend on the
+number of rows.
 """
 
 from __future__ import annotations

@@ -62,9 +62,7 @@ class Visitor(NamedTuple):
     def visit(self, rows: Floats) -> Visits:
         """Compute the exact posterior of rows (n, D)."""
         whitened = np.ascontiguousarray(self.noise.whiten(rows))
-        return Visits(
-            *_visit_rows(whitened, self.conditionals, self.groups, self.whitened_cells)
-        )
+        return Visits(*_visit_rows(whitened, self.conditionals, self.groups, self.whitened_cells))
 
 
 @kernel
@@ -212,7 +210,12 @@ def _visit_rows(rows: Floats, conditionals: Any, groups: Any, cells: Any) -> tup
                 break
             log_tolerance = _LOG_SHARE_ERROR + log_total - evidences[k]
             log_mass = integrate_cell(
-                cells, candidates[k], centers[k], log_tolerance, means[n_visits], covariances[n_visits]
+                cells,
+                candidates[k],
+                centers[k],
+                log_tolerance,
+                means[n_visits],
+                covariances[n_visits],
             )
             if log_mass == -math.inf:
                 continue

@@ -48,16 +48,18 @@ class PiecewiseAffineDGN(
 ):
     """Deep generative network with an exact density.
 
-    ``z ~ N(0, I)`` in a latent space of ``n_components`` dimensions, ``x | z ~ N(g(z), noise)``, and ``g``
-    a network whose activations are piecewise affine.  On each region of a polyhedral partition of latent
-    space ``g`` is affine, so that likelihood, posterior and moments have closed forms.
+    ``z ~ N(0, I)`` in a latent space of ``n_components`` dimensions, ``x | z ~ N(g(z), noise)``,
+    and ``g`` a network whose activations are piecewise affine.  On each region of a polyhedral
+    partition of latent space ``g`` is affine, so that likelihood, posterior and moments have
+    closed forms.
 
     Parameters
     ----------
     n_components : int, default=1
         Number of latent dimensions.
     hidden_layer_sizes : tuple of int, default=(16,)
-        Widths of the hidden layers; ``()`` is the linear model (probabilistic PCA, factor analysis).
+        Widths of the hidden layers; ``()`` is the linear model (probabilistic PCA, factor
+        analysis).
     activation : {"relu", "leaky_relu", "abs"}, default="leaky_relu"
         Activation of the hidden units.
     negative_slope : float, default=0.1
@@ -65,11 +67,11 @@ class PiecewiseAffineDGN(
     covariance_type : {"spherical", "diag", "full"}, default="diag"
         Shape of the noise covariance.
     m_step : {"joint", "layerwise"}, default="joint"
-        Damped Gauss-Newton steps over all layers at once, or one layer after the other in closed form.
-        Either way a step that lowers the exact likelihood is refused.
+        Damped Gauss-Newton steps over all layers at once, or one layer after the other in closed
+        form. Either way a step that lowers the exact likelihood is refused.
     init_params : {"auto", "tree", "isomap", "pca", "random"}, default="auto"
-        Where the fit starts: a coordinate found on the data.  ``"auto"`` tries several briefly and keeps the
-        likeliest.
+        Where the fit starts: a coordinate found on the data.  ``"auto"`` tries several briefly
+        and keeps the likeliest.
     n_init : int, default=1
         Number of starts; the likeliest fit is kept.
     max_iter : int, default=200
@@ -412,9 +414,7 @@ class PiecewiseAffineDGN(
         bic : float
         """
         log_densities = self.score_samples(X)
-        return float(
-            -2.0 * log_densities.sum() + self.n_parameters_ * math.log(len(log_densities))
-        )
+        return float(-2.0 * log_densities.sum() + self.n_parameters_ * math.log(len(log_densities)))
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None

@@ -71,8 +71,8 @@ def map_scales(maps: AffineMaps, regions: np.ndarray, points: np.ndarray) -> np.
 def regions_of_points(network: Network, partition: Partition, points: np.ndarray) -> np.ndarray:
     """Region of each point by its pattern, -1 if there is none.
 
-    Units whose pre-activation is rounding noise (those that are zero on a whole cell) may have either
-    side.
+    Units whose pre-activation is rounding noise (those that are zero on a whole cell) may have
+    either side.
     """
     values, errors = preactivations(network, points)
     regions = regions_of_patterns(partition, values > 0)
@@ -148,7 +148,7 @@ def check_maps_agree_on_facets(network: Network, partition: Partition) -> int:
     regions, ends, behind = shoot(partition, np.random.default_rng(1))
     neighbours = regions_of_points(network, partition, behind)
     assert np.all(neighbours >= 0)
-    # Some steps skip a thin cell, or enter by another facet: both cells must have the end in common.
+    # Some steps skip a thin cell: compare those that have the end of the ray in common.
     common = [
         r != t and contains(partition, r, end) and contains(partition, t, end)
         for r, t, end in zip(regions, neighbours, ends, strict=True)

@@ -1,9 +1,10 @@
 """The Gaussian integral and its moments over a convex polyhedron.
 
-Centre of the Gaussian at the origin, ``h`` the signed distance of a facet's plane (positive if the centre
-is outside), ``p`` that of an edge's line within the plane, seen from the foot of the first perpendicular,
-Q the upper tail of the normal.  The divergence theorem, applied to a radial field and then to polar
-coordinates in the facet's plane, leaves one integral of elementary functions per facet and edge:
+Centre of the Gaussian at the origin, ``h`` the signed distance of a facet's plane (positive if
+the centre is outside), ``p`` that of an edge's line within the plane, seen from the foot of the
+first perpendicular, Q the upper tail of the normal.  The divergence theorem, applied to a radial
+field and then to polar coordinates in the facet's plane, leaves one integral of elementary
+functions per facet and edge:
 
     mass = 1[inside] + sum_facets sign(h) (1[foot inside the facet] Q(|h|) - sum_edges sign(-p) J)
     J = (1/2 pi) int |h| Q(s) / s dt,   s^2 = h^2 + p^2 / cos(t)^2,
@@ -24,7 +25,7 @@ import numpy as np
 
 from skdgn._cells._interface import LOG_NEGLIGIBLE_SHARE, Floats, register_integral
 from skdgn._cells.polygons import nearest_point, owen_polygon, polygon_moments
-from skdgn._cells.polyhedra import WhitenedPolyhedra, clip, dot, fill_frame
+from skdgn._cells.polyhedra import WhitenedPolyhedra, clip, copy_rows, dot, fill_frame
 from skdgn._cells.quadrature import (
     KRONROD_GAUSS_WEIGHTS,
     KRONROD_NODES,
@@ -52,8 +53,8 @@ _WIDEST = math.sqrt(2.0 * NEGLIGIBLE_EXPONENT)
 def _flag_integral(h: float, p: float, begin: float, end: float) -> float:
     """J, for h >= 0 and p >= 0, over the edge from ``begin`` to ``end``.
 
-    With cosh(u) = 1 / cos(t) the integrand h Q(s) / (s cosh u), s^2 = h^2 + (p cosh u)^2, is analytic
-    within pi/2 of the real axis whatever h and p are: panels of length one suffice.
+    With cosh(u) = 1 / cos(t) the integrand h Q(s) / (s cosh u), s^2 = h^2 + (p cosh u)^2, is
+    analytic within pi/2 of the real axis whatever h and p are: panels of length one suffice.
     """
     square = _FARTHEST * _FARTHEST - h * h - p * p
     if square <= 0.0:
@@ -68,7 +69,7 @@ def _flag_integral(h: float, p: float, begin: float, end: float) -> float:
             return 0.25 * math.erfc(h * SQRT_HALF)
         return 0.0
     first, last = math.asinh(begin / p), math.asinh(end / p)
-    n_panels = int(math.ceil(last - first))
+    n_panels = math.ceil(last - first)
     width = (last - first) / n_panels
     total = 0.0
     for panel in range(n_panels):
@@ -80,8 +81,10 @@ def _flag_integral(h: float, p: float, begin: float, end: float) -> float:
 
 
 @kernel
-def flag_polyhedron(cells: Any, region: int, center: Floats, first: Floats, second: Floats) -> float:
-    """Integrate N(center, I) over a polyhedron by flags, with unnormalised moments about the centre."""
+def flag_polyhedron(
+    cells: Any, region: int, center: Floats, first: Floats, second: Floats
+) -> float:
+    """Integrate N(center, I) over a polyhedron by flags; unnormalised moments about the centre."""
     first[:] = 0.0
     second[:] = 0.0
     inside = True
@@ -117,16 +120,12 @@ def flag_polyhedron(cells: Any, region: int, center: Floats, first: Floats, seco
         density = INV_SQRT_2PI * math.exp(-0.5 * h * h)
         for s in range(3):
             on_facet[s] = (
-                h * facet_mass * normal[s]
-                + moments[0] * plane[4 + s]
-                + moments[1] * plane[7 + s]
+                h * facet_mass * normal[s] + moments[0] * plane[4 + s] + moments[1] * plane[7 + s]
             )
         for s in range(3):
             first[s] += density * facet_mass * normal[s]
             for t in range(3):
-                second[s, t] += 0.5 * density * (
-                    normal[s] * on_facet[t] + normal[t] * on_facet[s]
-                )
+                second[s, t] += 0.5 * density * (normal[s] * on_facet[t] + normal[t] * on_facet[s])
     if inside:
         mass += 1.0
     for s in range(3):
@@ -182,7 +181,7 @@ def _section(
         )
         if n_edges < 0:
             return -math.inf
-        polygon[:n_edges] = spare[:n_edges]
+        copy_rows(spare, n_edges, polygon, 0)
     origin = np.zeros(2)
     return polygon_moments(polygon[:n_edges], origin, -math.inf, mean, covariance)
 
@@ -313,8 +312,8 @@ def sliced_polyhedron(
     frame = np.zeros(10)
     frame[0] = 1.0
     if rho > 0.0:
-        frame[:3] = (nearest - center) / rho
-        frame[:3] /= math.sqrt(dot(frame[:3], frame[:3]))
+        for s in range(3):
+            frame[s] = (nearest[s] - center[s]) / rho
     fill_frame(frame)
     along, gaps = np.empty(n_facets), np.empty(n_facets)
     across = np.empty((n_facets, 2))

@@ -41,7 +41,5 @@ def _integrate_all(
     means = np.empty((n_cells, n_dimensions))
     covariances = np.empty((n_cells, n_dimensions, n_dimensions))
     for r in range(n_cells):
-        log_masses[r] = integrate_cell(
-            cells, r, center, log_tolerance, means[r], covariances[r]
-        )
+        log_masses[r] = integrate_cell(cells, r, center, log_tolerance, means[r], covariances[r])
     return log_masses, means, covariances

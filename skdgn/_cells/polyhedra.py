@@ -1,9 +1,9 @@
 """Cells of a three-dimensional latent space: convex polyhedra as lists of facets.
 
-A facet is a plane with a right-handed frame (two axes in the plane, then the inward normal) and, in that
-frame, a polygon as in `polygons`: a list of edges, ends at infinity allowed.  No vertex is needed, so
-unbounded cells are like any other; cutting a polyhedron is cutting the polygons of its facets, and
-the divergence theorem turns its moments into those of the same polygons.
+A facet is a plane with a right-handed frame (two axes in the plane, then the inward normal) and,
+in that frame, a polygon as in `polygons`: a list of edges, ends at infinity allowed.  No vertex
+is needed, so unbounded cells are like any other; cutting a polyhedron is cutting the polygons of
+its facets, and the divergence theorem turns its moments into those of the same polygons.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ class Polyhedra:
         u = edges[:, 2] * edges[:, 0] + edges[:, 3] * edges[:, 1]
         v = edges[:, 2] * edges[:, 1] - edges[:, 3] * edges[:, 0]
         points = (
-            planes[:, 3:4] * planes[:, :3] + u[:, None] * planes[:, 4:7] + v[:, None] * planes[:, 7:]
+            planes[:, 3:4] * planes[:, :3]
+            + u[:, None] * planes[:, 4:7]
+            + v[:, None] * planes[:, 7:]
         )
         counts = np.bincount(cell_of_edge[kept], minlength=len(self))
         return Corners(np.concatenate([[0], np.cumsum(counts)]), points)
@@ -130,24 +132,36 @@ def dot(x: Floats, y: Floats) -> float:
 
 
 @kernel
-def fill_frame(plane: Floats) -> None:
-    """Complete the normal ``plane[:3]`` by two axes to a right-handed frame."""
-    normal = plane[:3]
-    smallest = np.argmin(np.abs(normal))
-    axis = np.zeros(3)
-    axis[smallest] = 1.0
-    axis -= normal[smallest] * normal
-    axis /= np.sqrt(dot(axis, axis))
-    plane[4:7] = axis
-    plane[7] = normal[1] * axis[2] - normal[2] * axis[1]
-    plane[8] = normal[2] * axis[0] - normal[0] * axis[2]
-    plane[9] = normal[0] * axis[1] - normal[1] * axis[0]
+def copy_rows(source: Floats, n_rows: int, target: Floats, at: int) -> None:
+    """Copy the first rows of one array to another (Numba compiles slices far more slowly)."""
+    for i in range(n_rows):
+        for j in range(source.shape[1]):
+            target[at + i, j] = source[i, j]
 
 
 @kernel
-def clip(
-    edges: Floats, n_edges: int, gx: float, gy: float, value: float, clipped: Floats
-) -> int:
+def fill_frame(plane: Floats) -> None:
+    """Complete the normal ``plane[:3]`` by two axes to a right-handed frame."""
+    smallest = 0
+    for s in range(1, 3):
+        if abs(plane[s]) < abs(plane[smallest]):
+            smallest = s
+    # The unit vector least like the normal, made orthogonal to it.
+    square = 0.0
+    for s in range(3):
+        unit = 1.0 if s == smallest else 0.0
+        plane[4 + s] = unit - plane[smallest] * plane[s]
+        square += plane[4 + s] * plane[4 + s]
+    length = np.sqrt(square)
+    for s in range(3):
+        plane[4 + s] /= length
+    for s in range(3):
+        t, u = (s + 1) % 3, (s + 2) % 3
+        plane[7 + s] = plane[t] * plane[4 + u] - plane[u] * plane[4 + t]
+
+
+@kernel
+def clip(edges: Floats, n_edges: int, gx: float, gy: float, value: float, clipped: Floats) -> int:
     """Keep the part of a polygon where ``g . z + value >= 0``; return its number of edges.
 
     -1 stands for an empty polygon: no edges are the whole plane.
@@ -157,13 +171,15 @@ def clip(
         x, y = interior_point(edges[:n_edges])
         if gx * x + gy * y + value <= 0.0:
             return -1
-        clipped[:n_edges] = edges[:n_edges]
+        copy_rows(edges, n_edges, clipped, 0)
         return n_edges
     n_clipped = 0
     for e in range(n_edges):
         begin, end, _, _ = edge_part(edges[e], gx, gy, value)
         if longer_than_rounding(begin, end, abs(edges[e, 2])):
-            clipped[n_clipped, :3] = edges[e, :3]
+            clipped[n_clipped, 0] = edges[e, 0]
+            clipped[n_clipped, 1] = edges[e, 1]
+            clipped[n_clipped, 2] = edges[e, 2]
             clipped[n_clipped, 3] = begin
             clipped[n_clipped, 4] = end
             n_clipped += 1
@@ -198,7 +214,8 @@ def _cut_polygon(
 
     Returns its number of edges.
     """
-    cut[:3] = gradient
+    for s in range(3):
+        cut[s] = gradient[s]
     cut[3] = -value
     fill_frame(cut)
     n_edges = 0
@@ -211,7 +228,7 @@ def _cut_polygon(
         n_edges = clip(polygon, n_edges, gx, gy, distance, spare)
         if n_edges < 0:
             return -1
-        polygon[:n_edges] = spare[:n_edges]
+        copy_rows(spare, n_edges, polygon, 0)
     return n_edges
 
 
@@ -222,10 +239,14 @@ def _interior_point(planes: Floats, edge_start: Integers, edges: Floats, first: 
     n_facets = len(planes)
     for f in range(n_facets):
         x, y = interior_point(edges[edge_start[first + f] : edge_start[first + f + 1]])
-        point += planes[f, 3] * planes[f, :3] + x * planes[f, 4:7] + y * planes[f, 7:]
+        for s in range(3):
+            point[s] += (
+                planes[f, 3] * planes[f, s] + x * planes[f, 4 + s] + y * planes[f, 7 + s]
+            ) / n_facets
     if n_facets == 1:
-        return point + planes[0, :3]
-    return point / max(n_facets, 1)
+        for s in range(3):
+            point[s] += planes[0, s]
+    return point
 
 
 @kernel
@@ -272,9 +293,9 @@ def _split(
             n_cut = _cut_polygon(cell, gradient, value, cut, polygon, spare)
         if n_cut < 0:
             for f in range(start[r], start[r + 1]):
-                new_planes[n_planes] = planes[f]
+                copy_rows(planes[f : f + 1], 1, new_planes, n_planes)
                 size = edge_start[f + 1] - edge_start[f]
-                new_edges[n_edges : n_edges + size] = edges[edge_start[f] : edge_start[f + 1]]
+                copy_rows(edges[edge_start[f] :], size, new_edges, n_edges)
                 n_edges += size
                 n_planes += 1
                 new_edge_start[n_planes] = n_edges
@@ -296,19 +317,18 @@ def _split(
                     size = -1
                     if sign * restricted > 0.0:
                         size = len(facet)
-                        piece[:size] = facet
+                        copy_rows(facet, size, piece, 0)
                 else:
                     size = clip(facet, len(facet), sign * gx, sign * gy, sign * restricted, piece)
                 if size >= 0:
-                    new_planes[n_planes] = planes[f]
-                    new_edges[n_edges : n_edges + size] = piece[:size]
+                    copy_rows(planes[f : f + 1], 1, new_planes, n_planes)
+                    copy_rows(piece, size, new_edges, n_edges)
                     n_edges += size
                     n_planes += 1
                     new_edge_start[n_planes] = n_edges
             # The new facet; seen from the other side, its second axis and its edges are mirrored.
-            new_planes[n_planes, :4] = sign * cut[:4]
-            new_planes[n_planes, 4:7] = cut[4:7]
-            new_planes[n_planes, 7:] = sign * cut[7:]
+            for i in range(10):
+                new_planes[n_planes, i] = cut[i] if 4 <= i < 7 else sign * cut[i]
             for e in range(n_cut):
                 new_edges[n_edges, 0] = polygon[e, 0]
                 new_edges[n_edges, 1] = sign * polygon[e, 1]
@@ -347,18 +367,24 @@ def _whiten(
         for f in range(start[r], start[r + 1]):
             plane, new_plane = planes[f], new_planes[f]
             for s in range(3):
-                new_plane[s] = dot(factors[r, :, s], plane[:3])
+                new_plane[s] = 0.0
+                for t in range(3):
+                    new_plane[s] += factors[r, t, s] * plane[t]
             length = np.sqrt(dot(new_plane[:3], new_plane[:3]))
-            new_plane[:3] /= length
+            for s in range(3):
+                new_plane[s] /= length
             new_plane[3] = plane[3] / length
             fill_frame(new_plane)
             for e in range(edge_start[f], edge_start[f + 1]):
                 nx, ny, offset, begin, end = edges[e]
-                on_edge = plane[3] * plane[:3] + offset * (nx * plane[4:7] + ny * plane[7:])
-                along = ny * plane[4:7] - nx * plane[7:]
                 for s in range(3):
-                    point[s] = dot(inverses[r, s], on_edge)
-                    direction[s] = dot(inverses[r, s], along)
+                    point[s], direction[s] = 0.0, 0.0
+                    for t in range(3):
+                        on_edge = plane[3] * plane[t] + offset * (
+                            nx * plane[4 + t] + ny * plane[7 + t]
+                        )
+                        point[s] += inverses[r, s, t] * on_edge
+                        direction[s] += inverses[r, s, t] * (ny * plane[4 + t] - nx * plane[7 + t])
                 # The edge in the new frame; its normal is its direction turned to the left.
                 px, py = dot(point, new_plane[4:7]), dot(point, new_plane[7:])
                 dx, dy = dot(direction, new_plane[4:7]), dot(direction, new_plane[7:])

@@ -69,19 +69,35 @@ _DAMPING = 0.7
 # transformation makes integrands periodic) and randomly shifted; the shifts tell the error.
 # Doubled until the error is small enough or there are too many.
 _N_SHIFTS = 8
-_FEWEST_POINTS = 8
-_MOST_POINTS = 32
+_N_STRATA = 4
+_FEWEST_POINTS = 4
+_MOST_POINTS = 16
 _RELATIVE_ERROR = 1e-3
 _MOST_DIMENSIONS = 33
 
 
-def _irrational_numbers(n: int) -> Floats:
-    """Fractional parts of the square roots of the first n primes."""
-    primes = [k for k in range(2, 1000) if all(k % i for i in range(2, math.isqrt(k) + 1))]
-    return np.sqrt(np.array(primes[:n], dtype=np.float64)) % 1.0
+def _lattice(n_points: int, n_dimensions: int) -> Floats:
+    """Points of a rank-1 lattice in [0, 1)^d, the first 2^k of them a lattice as well.
+
+    Component by component, the generator with the least worst-case error (of smooth periodic
+    functions with weights 1/j^2) is chosen; n_points is a power of two.
+    """
+    candidates = np.arange(1, n_points, 2)
+    index = np.arange(n_points)
+    n_bits = n_points.bit_length() - 1
+    order = sum(((index >> bit) & 1) << (n_bits - 1 - bit) for bit in range(n_bits))
+    generators: list[int] = []
+    product = np.ones(n_points)
+    for j in range(n_dimensions):
+        x = np.outer(candidates, index) % n_points / n_points
+        kernels = 1.0 + 2.0 * np.pi**2 * (x * x - x + 1.0 / 6.0) / (j + 1) ** 2
+        best = int(np.argmin(kernels @ product)) if j > 0 else 0
+        generators.append(int(candidates[best]))
+        product *= kernels[best]
+    return np.outer(order, generators) % n_points / n_points
 
 
-_STEPS = _irrational_numbers(_MOST_DIMENSIONS - 1)
+_POINTS = _lattice(_MOST_POINTS, _MOST_DIMENSIONS - 1)
 _SHIFTS = np.random.default_rng(0).random((_N_SHIFTS, _MOST_DIMENSIONS - 1))
 # The same shifts everywhere would let the errors of different regions add up.
 _REGION_STEPS = np.random.default_rng(1).random(_MOST_DIMENSIONS - 1)
@@ -537,9 +553,9 @@ def _choose_basis(
     while rank < n_dimensions:
         most, chosen = -1.0, -1
         for k in range(n_facets):
-            square = _dot(rest[k], rest[k])
-            if decided[k] < 0 and precisions[k] * square > most:
-                most, chosen = precisions[k] * square, k
+            score = precisions[k] * math.sqrt(_dot(rest[k], rest[k]))
+            if decided[k] < 0 and score > most:
+                most, chosen = score, k
         if chosen < 0:
             break
         length = _orthogonalize(normals[chosen], basis, rank, scratch, basis[rank])
@@ -671,62 +687,70 @@ def _bounds_along(
 
 
 @kernel
-def _draw_point(
-    proposals: Any, region: int, shift: int, index: int, reach: Floats, point: Floats
+def _draw_coordinate(
+    proposals: Any, i: int, uniform: float, reach: Floats, point: Floats
 ) -> tuple[float, float]:
-    """Draw a point of the cell; return the log of its weight, the variance of its last coordinate.
+    """Draw coordinate i of a point, given those before; return its weight as log and factor.
 
-    The last coordinate is integrated, not drawn: the point has its mean.
+    ``reach[i]`` is what the coordinates before have left to the facets; ``reach[i + 1]`` is filled.
     """
-    n_facets, rank = proposals.coefficients.shape
-    for k in range(n_facets):
-        reach[k] = proposals.gaps[k]
-    log_weight, factor = 0.0, 1.0
-    for i in range(rank - 1):
-        lower, upper = _bounds_along(proposals, i, reach, -_REACH, _REACH)
-        if not lower < upper:
-            return -math.inf, 0.0
-        slope = proposals.slopes[i, i]
-        for a in range(i):
-            slope += proposals.slopes[i, a] * point[a]
-        precision = proposals.precisions[i]
-        root = math.sqrt(precision)
-        uniform = index * _STEPS[i] + _SHIFTS[shift, i] + region * _REGION_STEPS[i]
-        uniform = abs(2.0 * (uniform - math.floor(uniform)) - 1.0)
-        nearest, offset, mass = _draw(
-            root * lower - slope / root, root * upper - slope / root, uniform
-        )
-        # An end of the interval is known better than what differs from it by a large slope.
-        anchor = slope / precision
-        if nearest > 0.0:
-            anchor = lower
-        elif nearest < 0.0:
-            anchor = upper
-        v = anchor + offset / root
-        log_weight += anchor * (slope - 0.5 * precision * anchor)
-        log_weight -= v * (slope + proposals.pull[i] + 0.5 * (1.0 - precision) * v)
-        factor *= mass / root
-        point[i] = v
-        for k in range(n_facets):
-            reach[k] += proposals.coefficients[k, i] * v
-    last = rank - 1
-    lower, upper = _bounds_along(proposals, last, reach, -math.inf, math.inf)
+    lower, upper = _bounds_along(proposals, i, reach[i], -_REACH, _REACH)
     if not lower < upper:
-        return -math.inf, 0.0
+        return 0.0, 0.0
+    slope = proposals.slopes[i, i]
+    for a in range(i):
+        slope += proposals.slopes[i, a] * point[a]
+    precision = proposals.precisions[i]
+    root = math.sqrt(precision)
+    nearest, offset, mass = _draw(
+        root * lower - slope / root, root * upper - slope / root, uniform
+    )
+    # An end of the interval is known better than what differs from it by a large slope.
+    anchor = slope / precision
+    if nearest > 0.0:
+        anchor = lower
+    elif nearest < 0.0:
+        anchor = upper
+    v = anchor + offset / root
+    point[i] = v
+    for k in range(proposals.gaps.size):
+        reach[i + 1, k] = reach[i, k] + proposals.coefficients[k, i] * v
+    log_weight = anchor * (slope - 0.5 * precision * anchor)
+    log_weight -= v * (slope + proposals.pull[i] + 0.5 * (1.0 - precision) * v)
+    return log_weight, mass / root
+
+
+@kernel
+def _integrate_last(
+    proposals: Any, reach: Floats, point: Floats
+) -> tuple[float, float, float]:
+    """Integrate over the last coordinate; return the weight as log and factor, and the variance.
+
+    The point's last coordinate is filled with its mean.
+    """
+    last = point.size - 1
+    lower, upper = _bounds_along(proposals, last, reach[last], -math.inf, math.inf)
+    if not lower < upper:
+        return 0.0, 0.0, 0.0
     pull = proposals.pull[last]
     nearest, zeroth, first, second = gaussian_integrals(lower + pull, upper + pull)
-    factor *= zeroth
-    if factor == 0.0:
-        return -math.inf, 0.0
+    if zeroth == 0.0:
+        return 0.0, 0.0, 0.0
     anchor = -pull
     if nearest > 0.0:
         anchor = lower
     elif nearest < 0.0:
         anchor = upper
-    log_weight -= anchor * (pull + 0.5 * anchor)
     first /= zeroth
     point[last] = anchor + first
-    return log_weight + math.log(factor), second / zeroth - first * first
+    return -anchor * (pull + 0.5 * anchor), zeroth, second / zeroth - first * first
+
+
+@kernel
+def _uniform(dimension: int, index: int, shift: int, region: int) -> float:
+    """Coordinate of a quasi-random point."""
+    x = _POINTS[index, dimension] + _SHIFTS[shift, dimension] + region * _REGION_STEPS[dimension]
+    return abs(2.0 * (x - math.floor(x)) - 1.0)
 
 
 @kernel
@@ -742,7 +766,9 @@ def _sum_up(
     Fills mean and covariance of the displacement.
     """
     n_facets, rank = proposals.coefficients.shape
-    reach = np.empty(n_facets)
+    reach = np.empty((rank, n_facets))
+    for k in range(n_facets):
+        reach[0, k] = proposals.gaps[k]
     point = np.empty(rank)
     totals = np.zeros(_N_SHIFTS)
     log_scale = -math.inf  # all sums are relative to this
@@ -751,31 +777,58 @@ def _sum_up(
         for j in range(rank):
             second[i, j] = 0.0
     # A facet or a slab is integrated exactly, by any one point.
-    n_shifts = 1 if rank == 1 else _N_SHIFTS
-    n_points = 1 if rank == 1 else _FEWEST_POINTS
+    n_shifts, n_points, n_strata = _N_SHIFTS, _FEWEST_POINTS, _N_STRATA
+    if rank == 1:
+        n_shifts, n_points, n_strata = 1, 1, 1
     n_done = 0
     while True:
         for shift in range(n_shifts):
             for index in range(n_done, n_points):
-                log_weight, variance = _draw_point(proposals, region, shift, index, reach, point)
-                if log_weight > log_scale:
-                    ratio = math.exp(log_scale - log_weight)
-                    log_scale = log_weight
-                    for m in range(n_shifts):
-                        totals[m] *= ratio
-                    for i in range(rank):
-                        first[i] *= ratio
-                        for j in range(i + 1):
-                            second[i, j] *= ratio
-                if log_weight == -math.inf:
+                log_outer, outer = 0.0, 1.0
+                for i in range(rank - 2):
+                    log_factor, factor = _draw_coordinate(
+                        proposals, i, _uniform(i, index, shift, region), reach, point
+                    )
+                    log_outer += log_factor
+                    outer *= factor
+                    if factor == 0.0:
+                        break
+                if outer == 0.0:
                     continue
-                weight = math.exp(log_weight - log_scale)
-                totals[shift] += weight
-                for i in range(rank):
-                    first[i] += weight * point[i]
-                    for j in range(i + 1):
-                        second[i, j] += weight * point[i] * point[j]
-                second[rank - 1, rank - 1] += weight * variance
+                position = 0.0
+                if rank > 1:
+                    position = _uniform(rank - 2, index, shift, region)
+                for stratum in range(n_strata):
+                    log_weight, weight = log_outer, outer
+                    if rank > 1:
+                        log_factor, factor = _draw_coordinate(
+                            proposals, rank - 2, (stratum + position) / n_strata, reach, point
+                        )
+                        log_weight += log_factor
+                        weight *= factor
+                        if factor == 0.0:
+                            break
+                    log_factor, factor, variance = _integrate_last(proposals, reach, point)
+                    weight *= factor
+                    if weight == 0.0:
+                        continue
+                    log_weight += log_factor + math.log(weight)
+                    if log_weight > log_scale:
+                        ratio = math.exp(log_scale - log_weight)
+                        log_scale = log_weight
+                        for m in range(n_shifts):
+                            totals[m] *= ratio
+                        for i in range(rank):
+                            first[i] *= ratio
+                            for j in range(i + 1):
+                                second[i, j] *= ratio
+                    weight = math.exp(log_weight - log_scale)
+                    totals[shift] += weight
+                    for i in range(rank):
+                        first[i] += weight * point[i]
+                        for j in range(i + 1):
+                            second[i, j] += weight * point[i] * point[j]
+                    second[rank - 1, rank - 1] += weight * variance
         n_done = n_points
         total = 0.0
         for shift in range(n_shifts):
@@ -785,7 +838,7 @@ def _sum_up(
             for shift in range(n_shifts):
                 square += (totals[shift] / total - 1.0 / n_shifts) ** 2
             error = math.sqrt(square * n_shifts / max(1, n_shifts - 1))
-            log_integral = log_scale + math.log(total / (n_shifts * n_points))
+            log_integral = log_scale + math.log(total / (n_shifts * n_points * n_strata))
             if error <= max(_RELATIVE_ERROR, math.exp(min(0.0, log_tolerance - log_integral))):
                 break
         if rank == 1 or n_points == _MOST_POINTS:

@@ -178,16 +178,16 @@ def _integrate_simplex(sides: Sequence[_Side], order: int) -> CellIntegral:
     Notes
     -----
     *Mass.*  Let ``H_j`` be the halfspace where the functional ``f_j`` of side j is positive.  The
-    simplex is the intersection of all.  Where ``f_j`` is scaled to be 1 at its corner, ``sum_j f_j``
-    over the *finite* corners is 1 at every finite corner and 0 at every infinite one: it is 1
-    everywhere.  So one of these ``f_j`` is positive at any point, their halfspaces cover all of
-    space, and with v finite corners inclusion and exclusion give
+    simplex is the intersection of all.  Scale each ``f_j`` to be 1 at its corner; then the sum over
+    the *finite* corners is 1 at every finite corner and does not change towards infinite ones: it
+    is 1 everywhere.  So at any point one of these ``f_j`` is positive, their halfspaces cover all
+    of space, and with v finite corners inclusion and exclusion give
 
         1[simplex] = prod_(infinite i) 1[H_i]  sum_(J) (-1)^(|J| + v - 1) prod_(j in J) 1[H_j]
 
-    over the proper subsets J of the finite corners, at most d halfspaces in each term.  With v = d +
-    1 this is Lemma "integral_decomposition" of the paper, whose proof takes the covering for
-    granted.  The halfspaces opposite to corners at infinity do not take part in it.
+    over the proper subsets J of the finite corners, at most d halfspaces in each term.  If all
+    corners are finite, v = d + 1, this is Lemma "integral_decomposition" of the paper, whose proof
+    takes the covering for granted.
 
     *Moments.*  With ``phi`` the standard normal density, ``grad phi = -y phi``, so the divergence
     theorem gives, with ``m_f`` the inward unit normal of facet f and ``c_f`` its offset,
@@ -200,8 +200,8 @@ def _integrate_simplex(sides: Sequence[_Side], order: int) -> CellIntegral:
         int_f phi    =  phi(c_f) mass_f
         int_f y phi  =  phi(c_f) (c_f m_f mass_f + first_f)
 
-    where ``mass_f`` and ``first_f`` are those of a simplex with one dimension less.  A facet that two
-    simplices share cancels.
+    where ``mass_f`` and ``first_f`` are those of a simplex with one dimension less.  A facet shared
+    by two simplices cancels.
     """
     normals, offsets = _unit_normals([side.functional for side in sides])
     d = normals.shape[1]

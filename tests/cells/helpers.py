@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike
 from skdgn._cells import Cells, integrate_cell, whole_space
 from skdgn._jit import kernel
 
+# Tails of polyhedra take long; sums of prior masses do not need them to more than this.
+POLYHEDRON_LOG_TOLERANCE = np.log(1e-13)
+
 
 class Integral(NamedTuple):
     """Log mass of a Gaussian on a cell; mean and covariance of the truncated Gaussian."""
@@ -82,7 +85,8 @@ def prior_masses(cells: Cells, n_dimensions: int) -> np.ndarray:
     """Masses of N(0, I) on every cell."""
     factors = np.broadcast_to(np.eye(n_dimensions), (len(cells), n_dimensions, n_dimensions))
     centers = np.zeros((len(cells), n_dimensions))
-    return np.exp(integrate_cells(cells, centers, factors)[0])
+    log_tolerance = -np.inf if n_dimensions < 3 else POLYHEDRON_LOG_TOLERANCE
+    return np.exp(integrate_cells(cells, centers, factors, log_tolerance)[0])
 
 
 def cut(cell: Cells, normal: ArrayLike, offset: float) -> tuple[Cells | None, Cells | None]:

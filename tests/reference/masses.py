@@ -37,9 +37,12 @@ SAME = 1e-30
 # digits for slices to be wider there than at the nearest point.
 CUTOFF = 138
 
+# Slope at which the edge of a slice moves too fast for panels of the usual size.
+STEEP = 10
+
 # Nodes of a panel, and one more for every two digits wanted.
 NODES = 6
-MOST_HALVINGS = 2000
+MOST_HALVINGS = 300
 
 
 class Moments(NamedTuple):
@@ -177,6 +180,11 @@ def _integrate(rows: Sequence[Row], dimension: int, tolerance: Number) -> Moment
     reach = mp.sqrt(distance**2 + 2 * CUTOFF)
     places = {start, -reach, reach, *(_dot(v, direction) for v in vertices)}
     places |= {offset / along for along, offset in parallel}
+    # A plane nearly parallel to the slices passes through one in no time.
+    width = mp.sqrt(2 * CUTOFF)
+    for _, offset, slope in sliced:
+        if abs(slope) > STEEP:
+            places |= {(offset + t) / slope for t in (-width, 0, width)}
     places = sorted(s for s in places if max(start, -reach) <= s <= reach)
     return _turn(_quadrature(slice_at, places, tolerance), basis, nearest)
 

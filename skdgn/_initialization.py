@@ -1,0 +1,408 @@
+"""Starting networks: coordinates found on the data, and a network fitted to them.
+
+The likelihood of a generator has many poor local maxima, and the start decides in which one EM
+ends.  So latent coordinates are found on the data first (`skdgn._coordinates`), and a network is
+fitted to them by least squares.  Narrow deep networks fail at that from most random weights; the
+fit therefore grows several candidates and goes on with those that do best.
+
+Shapes: ``m`` pairs, ``s`` latent dimensions, ``u`` units of a layer, ``k`` targets, ``p`` hidden
+weights and biases together.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from skdgn._coordinates import find_coordinates, principal_axes
+from skdgn._network import Activation, Network
+
+Floats = NDArray[np.float64]
+
+# More rows cost more and change a start little.
+MAX_ROWS = 2000
+
+# Pairs of nearby rows are averaged down to this many, and features to this many principal ones:
+# enough for the kinks of the networks in question, and the cost no longer depends on the data.
+MAX_PAIRS = 200
+MAX_TARGETS = 8
+
+# Fraction of the features' own variance. Keeps nearly parallel units from cancelling each other
+# with huge weights; the fit itself does not notice.
+RIDGE = 1e-5
+
+# How many candidates enter a round, and how many steps each is given.
+ROUNDS = ((8, 5), (3, 10), (1, 25))
+
+# Multiplications, for a few tenths of a second. Wide networks exhaust them early, and need less:
+# their random first layers span enough for the output layer to fit.
+WORK = 3e9
+
+# A step that improves the fit by less is the last.
+TOLERANCE = 1e-4
+
+
+class Start(NamedTuple):
+    """A starting network, and what it was fitted to."""
+
+    network: Network
+    coordinates: Floats  # (m, s): latent coordinates of the rows it was fitted to
+    residual_variances: Floats  # (d,): zero where the fit is exact
+    sample: NDArray[np.intp]  # (m,): which rows these were
+
+
+def starting_methods(n_components: int) -> tuple[str, ...]:
+    """Return the methods worth a try for so many latent dimensions, most promising first."""
+    return ("tree", "isomap", "pca") if n_components == 1 else ("isomap", "pca")
+
+
+def starting_network(
+    rows: Floats,
+    n_components: int,
+    hidden_layer_sizes: Sequence[int],
+    activation: Activation,
+    method: str,
+    generator: np.random.Generator,
+) -> Start:
+    """Find coordinates on the rows and fit a network to them.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Centred, of unit variance (constant columns may be zero).  Of more than `MAX_ROWS` rows, a
+        random sample is used.
+    n_components : int
+        Number of latent dimensions.
+    hidden_layer_sizes : sequence of int
+        Without a hidden layer the start is probabilistic principal components, whatever the method.
+    activation : Activation
+    method : {"tree", "isomap", "pca", "random"}
+        Where the coordinates come from; "tree" means "isomap" in two dimensions and more.
+    generator : numpy.random.Generator
+        The only source of chance: the same state gives the same start.
+
+    Returns
+    -------
+    start : Start
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgn._initialization import starting_network
+    >>> from skdgn._network import Activation
+    >>> generator = np.random.default_rng(0)
+    >>> angle = generator.uniform(0.0, 2.0 * np.pi, 500)
+    >>> rows = np.sqrt(2.0) * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    >>> relu = Activation.from_name("relu", 0.0)
+    >>> start = starting_network(rows, 1, (8, 8), relu, "tree", generator)
+    >>> start.network.hidden_layer_sizes
+    (8, 8)
+    >>> bool(np.all(start.residual_variances < 0.01))
+    True
+    """
+    sample = np.arange(len(rows))
+    if len(rows) > MAX_ROWS:
+        sample = np.sort(generator.choice(len(rows), size=MAX_ROWS, replace=False))
+        rows = rows[sample]
+    if len(hidden_layer_sizes) == 0:
+        network, coordinates = _probabilistic_pca(rows, n_components, activation)
+        # Not the residuals of the coordinates below: these shrink towards zero, as posterior means.
+        variances = rows.var(axis=0) - np.sum(network.coefs[-1] ** 2, axis=1)
+        return Start(network, coordinates, np.maximum(variances, 0.0), sample)
+    coordinates = find_coordinates(rows, n_components, method, generator)
+    network = fit_to_coordinates(coordinates, rows, hidden_layer_sizes, activation, generator)
+    variances = residual_variances(network, coordinates, rows)
+    return Start(network, coordinates, variances, sample)
+
+
+def residual_variances(network: Network, coordinates: Floats, rows: Floats) -> Floats:
+    """Return the mean squared residual of each feature, (d,)."""
+    return np.mean((rows - network.forward(coordinates)) ** 2, axis=0)
+
+
+def fit_to_coordinates(
+    coordinates: Floats,
+    rows: Floats,
+    hidden_layer_sizes: Sequence[int],
+    activation: Activation,
+    generator: np.random.Generator,
+) -> Network:
+    """Fit a network with hidden layers to coordinates (n, s) and rows (n, d) by least squares.
+
+    Notes
+    -----
+    For given hidden layers the best output layer is linear least squares, so only the hidden layers
+    are searched, by Levenberg-Marquardt steps on what the output layer leaves unexplained (variable
+    projection, Kaufman's form: `_step_system`).
+    """
+    pairs = _average_neighbors(coordinates, rows)
+    if rows.shape[1] > MAX_TARGETS:
+        # Squared error is blind to rotations, and neighbours' averages vary in few directions.
+        axes, _ = principal_axes(pairs.targets, MAX_TARGETS)
+        pairs = _Pairs(pairs.latent, pairs.targets @ axes)
+
+    n_parameters, fan_in = 0, coordinates.shape[1]
+    for width in hidden_layer_sizes:
+        n_parameters, fan_in = n_parameters + width * (fan_in + 1), width
+    work_per_step = n_parameters**2 * (pairs.targets.size + n_parameters / 3)
+    steps_left = int(WORK / work_per_step)
+
+    candidates = [
+        _fit_output_layer(
+            _random_hidden_layers(pairs.latent, hidden_layer_sizes, activation, generator),
+            activation,
+            pairs,
+        )
+        for _ in range(ROUNDS[0][0])
+    ]
+    for n_candidates, n_steps in ROUNDS:
+        candidates.sort(key=lambda fit: fit.loss)
+        n_affordable = max(1, steps_left // (2 * n_steps))
+        candidates = candidates[: min(n_candidates, n_affordable)]
+        n_steps = min(n_steps, steps_left // len(candidates))
+        candidates = [_improve(fit, pairs, n_steps) for fit in candidates]
+        steps_left -= n_steps * len(candidates)
+    best = min(candidates, key=lambda fit: fit.loss)
+    everything = _fit_output_layer(best.hidden, activation, _Pairs(coordinates, rows))
+    return _balance(everything.network)
+
+
+class _Pairs(NamedTuple):
+    latent: Floats  # (m, s)
+    targets: Floats  # (m, k)
+
+
+class _Fit(NamedTuple):
+    """Hidden layers, the best output layer behind them, and what the next step needs."""
+
+    hidden: tuple[Floats, ...]  # (u, fan_in + 1) per layer, the bias last
+    output: Floats  # (k, u + 1)
+    activation: Activation
+    inputs: tuple[Floats, ...]  # (m, fan_in + 1) per hidden layer, ones last
+    slopes: tuple[Floats, ...]  # (m, u) per hidden layer
+    basis: Floats  # (m, u): spans the centred features, orthonormal but for the ridge
+    residuals: Floats  # (m, k)
+    loss: float
+
+    @property
+    def network(self) -> Network:
+        """The same as a network."""
+        layers = (*self.hidden, self.output)
+        return Network(
+            tuple(layer[:, :-1] for layer in layers),
+            tuple(layer[:, -1] for layer in layers),
+            self.activation,
+        )
+
+
+def _average_neighbors(coordinates: Floats, rows: Floats) -> _Pairs:
+    """Average coordinates and rows over groups of neighbours in latent space.
+
+    Halves groups at the median of their widest coordinate: quantile bins in one dimension.
+    """
+    n_groups = len(rows) if len(rows) <= MAX_PAIRS else MAX_PAIRS
+    groups: list[NDArray[np.intp]] = []
+    waiting = [(np.arange(len(rows)), n_groups)]
+    while waiting:
+        members, n_parts = waiting.pop()
+        if n_parts == 1:
+            groups.append(members)
+            continue
+        inside = coordinates[members]
+        widest = int(np.ptp(inside, axis=0).argmax())
+        members = members[np.argsort(inside[:, widest], kind="stable")]
+        n_first = n_parts // 2
+        cut = len(members) * n_first // n_parts
+        waiting += [(members[:cut], n_first), (members[cut:], n_parts - n_first)]
+    members = np.concatenate(groups)
+    sizes = np.array([len(group) for group in groups])
+    firsts = np.cumsum(sizes) - sizes
+    return _Pairs(
+        np.add.reduceat(coordinates[members], firsts) / sizes[:, None],
+        np.add.reduceat(rows[members], firsts) / sizes[:, None],
+    )
+
+
+def _random_hidden_layers(
+    latent: Floats,
+    hidden_layer_sizes: Sequence[int],
+    activation: Activation,
+    generator: np.random.Generator,
+) -> tuple[Floats, ...]:
+    """Draw hidden layers whose kinks lie where the data are.
+
+    Each unit looks in a random direction and has its kink at a quantile of what it sees; the
+    quantiles of a layer are spread evenly, so that no unit is dead and no two are alike.
+    """
+    layers = []
+    values = latent
+    for width in hidden_layer_sizes:
+        if values.shape[1] == 1:
+            # There are only two directions: take turns, lest a stretch sees one kind only.
+            directions = (-1.0) ** np.arange(width)[:, None]
+            spots = (np.arange(width) + generator.uniform(size=width)) / width
+            # Quantiles count from the end the unit looks away from.
+            spots = np.where(directions[:, 0] > 0, spots, 1.0 - spots)
+        else:
+            directions = generator.standard_normal((width, values.shape[1]))
+            directions /= _positive(values.std(axis=0))
+            spots = (generator.permutation(width) + generator.uniform(size=width)) / width
+        seen = np.sort(values @ directions.T, axis=0)
+        kinks = seen[(spots * len(seen)).astype(np.intp), np.arange(width)]
+        values = activation(values @ directions.T - kinks)
+        scales = _positive(values.std(axis=0))
+        values /= scales
+        layers.append(np.column_stack([directions, -kinks]) / scales[:, None])
+    return tuple(layers)
+
+
+def _fit_output_layer(hidden: tuple[Floats, ...], activation: Activation, pairs: _Pairs) -> _Fit:
+    """Solve for the output layer by ridge regression on the last hidden layer."""
+    inputs, slopes = [], []
+    values = pairs.latent
+    for layer in hidden:
+        inputs.append(_append_ones(values))
+        preactivations = inputs[-1] @ layer.T
+        slopes.append(activation.slopes(preactivations > 0))
+        values = slopes[-1] * preactivations
+    value_means, target_means = values.mean(axis=0), pairs.targets.mean(axis=0)
+    centered, targets = values - value_means, pairs.targets - target_means
+    # A ridge in units of each feature's spread does not depend on how the layers are scaled.
+    spreads = _positive(np.sqrt(np.sum(centered**2, axis=0)))
+    centered /= spreads
+    gram = centered.T @ centered
+    gram[np.diag_indices_from(gram)] += RIDGE
+    factor = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
+    basis = scipy.linalg.solve_triangular(factor, centered.T, lower=True, check_finite=False).T
+    projections = basis.T @ targets
+    coefs = scipy.linalg.solve_triangular(factor, projections, lower=True, trans="T").T
+    residuals = targets - centered @ coefs.T
+    loss = float(np.sum(residuals**2) + RIDGE * np.sum(coefs**2))
+    coefs /= spreads
+    output = np.column_stack([coefs, target_means - coefs @ value_means])
+    return _Fit(hidden, output, activation, tuple(inputs), tuple(slopes), basis, residuals, loss)
+
+
+def _improve(fit: _Fit, pairs: _Pairs, n_steps: int) -> _Fit:
+    """Take damped Gauss-Newton steps in the hidden layers."""
+    damping = 1e-2
+    for _ in range(n_steps):
+        matrix, gradient = _step_system(fit)
+        scales = np.diagonal(matrix).copy()
+        # A dead unit has no slope at all; without a floor the system would be singular.
+        scales = np.maximum(scales, 1e-8 * scales.max())
+        if not scales.max() > 0.0:
+            break
+        trial = fit
+        for _ in range(6):
+            damped = matrix.copy()
+            damped[np.diag_indices_from(damped)] += damping * scales
+            factor = scipy.linalg.cho_factor(damped, lower=True, check_finite=False)
+            step = scipy.linalg.cho_solve(factor, gradient, check_finite=False)
+            trial = _fit_output_layer(_add(fit.hidden, step), fit.activation, pairs)
+            if trial.loss < fit.loss:
+                break
+            damping *= 4.0
+        if not trial.loss < fit.loss:
+            break
+        gain = 1.0 - trial.loss / fit.loss
+        fit = trial
+        damping = max(damping / 5.0, 1e-7)
+        if gain < TOLERANCE:
+            break
+    return fit
+
+
+def _step_system(fit: _Fit) -> tuple[Floats, Floats]:
+    """Return the Gauss-Newton matrix (p, p) and the descent direction (p,) of half the loss.
+
+    Notes
+    -----
+    A change ``dT`` of layer l changes target k by ``downstream_kl dT inputs_l``.  The output layer
+    takes up what lies in the span of the features, so only the rest of these derivatives counts
+    (Kaufman, *A variable projection method for solving separable nonlinear least squares problems*,
+    1975).
+    """
+    n_pairs, n_targets = fit.residuals.shape
+    blocks: list[Floats] = []
+    downstream = np.repeat(fit.output[:, None, :-1], n_pairs, axis=1)  # (k, m, u)
+    for layer in reversed(range(len(fit.hidden))):
+        downstream = downstream * fit.slopes[layer]
+        block = downstream[:, :, :, None] * fit.inputs[layer][:, None, :]
+        blocks.insert(0, block.reshape(n_targets, n_pairs, -1))
+        if layer > 0:
+            downstream = downstream @ fit.hidden[layer][:, :-1]
+    jacobian = np.concatenate(blocks, axis=2)  # (k, m, p)
+    jacobian -= jacobian.mean(axis=1, keepdims=True)
+    taken_up = (fit.basis.T @ jacobian).reshape(-1, jacobian.shape[2])
+    flat = jacobian.reshape(-1, jacobian.shape[2])
+    return flat.T @ flat - taken_up.T @ taken_up, flat.T @ fit.residuals.T.ravel()
+
+
+def _add(hidden: tuple[Floats, ...], step: Floats) -> tuple[Floats, ...]:
+    """Add a step (p,) to the layers."""
+    sizes = [layer.size for layer in hidden]
+    parts = np.split(step, np.cumsum(sizes)[:-1])
+    return tuple(
+        layer + part.reshape(layer.shape) for layer, part in zip(hidden, parts, strict=True)
+    )
+
+
+def _balance(network: Network) -> Network:
+    """Rescale each hidden unit so that its weights have one size before and behind it.
+
+    Positive factors pass through the activation, so the function stays the same.
+    """
+    layers = [
+        np.column_stack([coef, intercept])
+        for coef, intercept in zip(network.coefs, network.intercepts, strict=True)
+    ]
+    for _ in range(20):  # a unit's scale depends on its neighbours': sweep until settled
+        for before, behind in itertools.pairwise(layers):
+            sizes_before = np.linalg.norm(before, axis=1)
+            sizes_behind = np.linalg.norm(behind[:, :-1], axis=0)
+            alive = (sizes_before > 0.0) & (sizes_behind > 0.0)
+            factors = np.sqrt(
+                np.where(alive, sizes_behind, 1.0) / np.where(alive, sizes_before, 1.0)
+            )
+            before *= factors[:, None]
+            behind[:, :-1] /= factors
+    return Network(
+        tuple(layer[:, :-1] for layer in layers),
+        tuple(layer[:, -1] for layer in layers),
+        network.activation,
+    )
+
+
+def _probabilistic_pca(
+    rows: Floats, n_components: int, activation: Activation
+) -> tuple[Network, Floats]:
+    """Return the maximum likelihood solution of probabilistic PCA, and posterior means (n, s)."""
+    n_features = rows.shape[1]
+    axes, variances = principal_axes(rows, n_features)
+    kept = min(n_components, n_features)
+    # With no feature left over, the data say nothing about the noise: half the least variance.
+    noise = variances[kept:].mean() if kept < n_features else 0.5 * variances[-1]
+    signal = np.maximum(variances[:kept] - noise, 0.0)
+    loadings = np.zeros((n_features, n_components))
+    loadings[:, :kept] = axes[:, :kept] * np.sqrt(signal)
+    mean = rows.mean(axis=0)
+    coordinates = np.zeros((len(rows), n_components))
+    coordinates[:, :kept] = (rows - mean) @ (
+        axes[:, :kept] * np.sqrt(signal) / _positive(variances[:kept])
+    )
+    return Network((loadings,), (mean,), activation), coordinates
+
+
+def _append_ones(values: Floats) -> Floats:
+    return np.concatenate([values, np.ones((len(values), 1))], axis=1)
+
+
+def _positive(scales: Floats) -> Floats:
+    """Replace zeros by ones: what does not vary needs no rescaling."""
+    return np.where(scales > 0.0, scales, 1.0)
