@@ -9,7 +9,6 @@ data: a closed curve defeats Isomap, a folded sheet defeats principal components
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -25,11 +24,14 @@ FindScores = Callable[[Floats, int, np.random.Generator], Floats]
 # Enough to carry the graph around a noisy curve, too few to jump between its arms.
 N_NEIGHBORS = 10
 
-# Shortest paths are the expensive part of Isomap; a hundred landmarks leave scores almost unchanged.
+# Shortest paths are the expensive part of Isomap, and a hundred landmarks are enough.
 N_LANDMARKS = 100
 
-# A random start orders this many rows at random: with more, the curve through them is a tangle.
-N_ANCHORS = 6
+# Waves in a random curve: fewer make it a loop, many a tangle.
+N_WAVES = 6
+
+# Points drawn on a random curve, or surface, to look for the nearest.
+N_POINTS = 500
 
 
 def find_coordinates(
@@ -83,21 +85,32 @@ def gaussianize(scores: Floats, generator: np.random.Generator) -> Floats:
 
 
 def tree_scores(rows: Floats, n_components: int, generator: np.random.Generator) -> Floats:
-    """Place rows along the longest path of their Euclidean minimum spanning tree.
+    """Order rows by a walk along their Euclidean minimum spanning tree.
 
-    A row beside the path counts where its branch leaves the path.
-
-    Notes
-    -----
-    With ``a`` and ``b`` the ends of the longest path, a vertex ``v`` hangs on the path at distance
-    ``(d(a, v) - d(b, v) + d(a, b)) / 2`` from ``a``.  Counting the branch too, ``d(a, v)``, would
-    shift rows along the curve by their distance from it.
+    The walk starts at one end of the tree's longest path and goes to the other, visiting on its way
+    each branch it passes, the shorter first.  So a row beside the curve keeps its place, and a
+    second arm, or a separate cluster, gets a stretch of its own.
     """
-    tree = _spanning_tree(_distances(rows))
-    one_end = int(tree.distances_from(0).argmax())
-    from_one_end = tree.distances_from(one_end)
-    from_other_end = tree.distances_from(int(from_one_end.argmax()))
-    return (from_one_end - from_other_end)[:, None]
+    distances = _distances(rows)
+    neighbors: list[list[int]] = [[] for _ in rows]
+    for parent, child in zip(*_spanning_tree(distances), strict=True):
+        neighbors[parent].append(int(child))
+        neighbors[child].append(int(parent))
+
+    order, parents, depths = _root_tree(neighbors, distances, root=0)
+    order, parents, depths = _root_tree(neighbors, distances, root=int(depths.argmax()))
+    reaches = depths.copy()  # how far from the root one gets beyond each vertex
+    for vertex in reversed(order):
+        reaches[parents[vertex]] = max(reaches[parents[vertex]], reaches[vertex])
+
+    scores = np.empty((len(rows), 1))
+    waiting = [order[0]]
+    for place in range(len(rows)):
+        vertex = waiting.pop()
+        scores[vertex] = place
+        onward = [neighbor for neighbor in neighbors[vertex] if neighbor != parents[vertex]]
+        waiting += sorted(onward, key=reaches.__getitem__, reverse=True)
+    return scores
 
 
 def isomap_scores(rows: Floats, n_components: int, generator: np.random.Generator) -> Floats:
@@ -131,10 +144,16 @@ def principal_scores(rows: Floats, n_components: int, generator: np.random.Gener
 
 
 def random_scores(rows: Floats, n_components: int, generator: np.random.Generator) -> Floats:
-    """Give a few random rows random places in latent space, and each other row its nearest's."""
-    anchors = rows[generator.choice(len(rows), size=min(N_ANCHORS, len(rows)), replace=False)]
-    nearest = _distances(rows, anchors).argmin(axis=1)
-    return generator.standard_normal((len(anchors), n_components))[nearest]
+    """Draw a random smooth curve (or surface) through the data and take the nearest point on it."""
+    latent = generator.standard_normal((N_POINTS, n_components))
+    frequencies = 1.5 * generator.standard_normal((n_components, N_WAVES))
+    waves = np.sin(latent @ frequencies + generator.uniform(0.0, 2.0 * np.pi, N_WAVES))
+    # Random combinations of rows have the covariance of the rows.
+    points = waves @ generator.standard_normal((N_WAVES, len(rows))) @ rows
+    points -= points.mean(axis=0)
+    deviations = points.std(axis=0)
+    points *= rows.std(axis=0) / np.where(deviations > 0.0, deviations, 1.0)
+    return latent[_distances(rows, points).argmin(axis=1)]
 
 
 METHODS: dict[str, FindScores] = {
@@ -156,49 +175,52 @@ def principal_axes(rows: Floats, n_axes: int) -> tuple[Floats, Floats]:
     return axes[:, ::-1], np.maximum(variances[::-1], 0.0)
 
 
-class _SpanningTree(NamedTuple):
-    """A rooted tree: vertices with parents before children, and their distance from the root."""
-
-    order: list[int]
-    parents: list[int]
-    depths: list[float]
-
-    def distances_from(self, vertex: int) -> Floats:
-        """Return the distance along the tree from this vertex to every other, (n,)."""
-        root, depth = self.order[0], self.depths[vertex]
-        # Paths to the vertex and to another part at the last common one on the way from the root.
-        forks = [0.0] * len(self.order)
-        while vertex != root:
-            forks[vertex] = self.depths[vertex]
-            vertex = self.parents[vertex]
-        for other in self.order[1:]:
-            forks[other] = forks[other] or forks[self.parents[other]]
-        return depth + np.array(self.depths) - 2.0 * np.array(forks)
-
-
-def _spanning_tree(distances: Floats) -> _SpanningTree:
+def _spanning_tree(distances: Floats) -> tuple[Indices, Indices]:
     """Find the minimum spanning tree of points with these mutual distances (n, n).
 
     Prim's algorithm on the full matrix: exact, n vectorised steps, indifferent to separate clusters
     and to duplicates (zero lengths, which sparse graphs may take for missing edges).
+
+    Returns
+    -------
+    parents, children : ndarray of shape (n - 1,)
+        Point 0 is the root; every point is a child before it is a parent.
     """
     n_points = len(distances)
-    lengths = distances[0].copy()  # from each vertex outside the tree to the nearest inside
-    parents = np.zeros(n_points, dtype=np.intp)
-    order, depths = [0], [0.0] * n_points
-    lengths[0] = np.inf
+    lengths = distances[0].copy()  # from each point outside the tree to the nearest inside
+    nearest = np.zeros(n_points, dtype=np.intp)
+    children = np.zeros(n_points - 1, dtype=np.intp)
     outside = np.ones(n_points, dtype=bool)
-    outside[0] = False
-    for _ in range(n_points - 1):
-        newest = int(lengths.argmin())
-        order.append(newest)
-        depths[newest] = depths[parents[newest]] + float(lengths[newest])
+    newest = 0
+    for step in range(n_points - 1):
         outside[newest] = False
         lengths[newest] = np.inf
         closer = outside & (distances[newest] < lengths)
         lengths[closer] = distances[newest, closer]
-        parents[closer] = newest
-    return _SpanningTree(order, parents.tolist(), depths)
+        nearest[closer] = newest
+        newest = int(lengths.argmin())
+        children[step] = newest
+    return nearest[children], children
+
+
+def _root_tree(
+    neighbors: list[list[int]], lengths: Floats, root: int
+) -> tuple[list[int], list[int], Floats]:
+    """Hang a tree up by a vertex.
+
+    Returns the vertices with parents before children, the parent of each (the root is its own), and
+    the distances from the root along the tree, (n,).
+    """
+    order = [root]
+    parents = [root] * len(neighbors)
+    depths = np.zeros(len(neighbors))
+    for vertex in order:  # grows while it is read
+        for child in neighbors[vertex]:
+            if child != parents[vertex]:
+                order.append(child)
+                parents[child] = vertex
+                depths[child] = depths[vertex] + lengths[vertex, child]
+    return order, parents, depths
 
 
 def _neighborhood_graph(distances: Floats) -> csr_array:
@@ -206,10 +228,9 @@ def _neighborhood_graph(distances: Floats) -> csr_array:
     n_rows = len(distances)
     n_neighbors = min(N_NEIGHBORS, n_rows - 1)
     nearest = np.argpartition(distances, n_neighbors, axis=1)[:, : n_neighbors + 1]
-    tree = _spanning_tree(distances)
-    children = np.array(tree.order[1:], dtype=np.intp)
-    heads = np.concatenate([np.repeat(np.arange(n_rows), n_neighbors + 1), children])
-    tails = np.concatenate([nearest.ravel(), np.array(tree.parents, dtype=np.intp)[children]])
+    parents, children = _spanning_tree(distances)
+    heads = np.concatenate([np.repeat(np.arange(n_rows), n_neighbors + 1), parents])
+    tails = np.concatenate([nearest.ravel(), children])
     # Converted to a sparse array, an edge listed twice would count twice its length.
     edges = np.unique(heads * n_rows + tails)
     heads, tails = np.divmod(edges, n_rows)

@@ -34,7 +34,7 @@ MAX_TARGETS = 8
 
 # Fraction of the features' own variance. Keeps nearly parallel units from cancelling each other
 # with huge weights; the fit itself does not notice.
-RIDGE = 1e-5
+RIDGE = 1e-4
 
 # How many candidates enter a round, and how many steps each is given.
 ROUNDS = ((8, 5), (3, 10), (1, 25))

@@ -143,16 +143,16 @@ def _visit_rows(rows: Floats, conditionals: Any, groups: Any, cells: Any) -> tup
             if g == 1 or (g > 1 and group_bounds[g] > group_bounds[likeliest]):
                 likeliest = g
         n_candidates = 0
-        for g in (0, likeliest):
-            if g == 0 or likeliest > 0:
-                for i in range(groups.start[g], groups.start[g + 1]):
-                    r = groups.regions[i]
-                    evidence = _condition_on(conditionals, r, row, centers[n_candidates], latent)
-                    distance = _outside(conditionals, r, centers[n_candidates])
-                    candidates[n_candidates] = r
-                    evidences[n_candidates] = evidence
-                    bounds[n_candidates] = evidence - 0.5 * distance * distance
-                    n_candidates += 1
+        for opened in range(1 if likeliest == 0 else 2):
+            g = opened * likeliest
+            for i in range(groups.start[g], groups.start[g + 1]):
+                r = groups.regions[i]
+                evidence = _condition_on(conditionals, r, row, centers[n_candidates], latent)
+                distance = _outside(conditionals, r, centers[n_candidates])
+                candidates[n_candidates] = r
+                evidences[n_candidates] = evidence
+                bounds[n_candidates] = evidence - 0.5 * distance * distance
+                n_candidates += 1
 
         if n_visits + n_regions > capacity:
             capacity = 2 * capacity + n_regions

@@ -104,9 +104,13 @@ class Intervals:
 
     def interior_points(self) -> Floats:
         """Return a point inside every interval."""
-        lower = np.where(np.isfinite(self.lower), self.lower, np.minimum(self.upper, 1.0) - 2.0)
-        upper = np.where(np.isfinite(self.upper), self.upper, lower + 2.0)
-        return (0.5 * (lower + upper))[:, None]
+        # An unbounded interval reaches as far again as its finite end is away from zero.
+        reach = 2.0 * (1.0 + np.abs(np.where(np.isfinite(self.lower), self.lower, self.upper)))
+        reach = np.where(np.isfinite(reach), reach, 2.0)
+        upper = np.where(np.isfinite(self.upper), self.upper, self.lower + reach)
+        upper = np.where(np.isfinite(upper), upper, 1.0)
+        lower = np.where(np.isfinite(self.lower), self.lower, upper - reach)
+        return (0.5 * lower + 0.5 * upper)[:, None]
 
     def whiten(self, factors: Floats) -> WhitenedIntervals:
         """Measure interval r in units of ``factors[r]``."""
@@ -157,7 +161,7 @@ def _one_sided(start: float, stop: float) -> tuple[float, float, float]:
     width = stop - start
     exponent = width * (start + 0.5 * width)
     zeroth, first, second = 0.0, 0.0, 0.0
-    if exponent < SHORT_RANGE:
+    if exponent < SHORT_RANGE and width < 1.0:
         for i in range(SHORT_NODES.size):
             v = width * SHORT_NODES[i]
             weight = width * SHORT_WEIGHTS[i] * math.exp(-v * (start + 0.5 * v))

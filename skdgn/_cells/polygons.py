@@ -24,37 +24,18 @@ from skdgn._cells._interface import (
     Pieces,
     register_integral,
 )
-from skdgn._cells.quadrature import (
-    FULL_ACCURACY,
-    GAUSS_NODES,
-    GAUSS_WEIGHTS,
-    MOST_NODES,
-    nodes_needed,
-)
 from skdgn._cells.slices import integrate_chords
 from skdgn._jit import INV_SQRT_2PI, LOG_SQRT_2PI, SQRT_HALF, kernel, owens_t
 
 # Lines at a smaller angle are parallel: deep layers compute equal lines with different roundings.
 SMALLEST_ANGLE = 1e-12
 
-# Relative rounding error of an integral along an edge.
-_ROUNDING = 4e-16
-# Absolute error of the difference of two of Owen's T functions, times 2 pi.
-_OWEN_ERROR = 2e-15
+# Absolute error of the sum of Owen's T functions over the edges of a cell.
+_LOG_OWEN_ERROR = math.log(2e-15)
+# The sum is trusted if its error is below this share of the mass, or below what the caller allows.
+_LOG_OWEN_RELATIVE_ERROR = math.log(1e-12)
 # Owen's T and the normal tail are below 1e-19 beyond this distance.
 _FARTHEST = 9.0
-# Square of the distance up to which Owen's T, of absolute accuracy, is accurate relative to the density there.
-_NEAR = 4.0
-# A sum over edges is trusted if its error is below this share of the result, or below what the caller
-# allows; beyond the distance given, the moments never are.
-_RELATIVE_ERROR = 1e-12
-_FARTHEST_SUM = 12.0
-# Each integral along an edge is this much more accurate (-log) than the sum is asked to be.
-_ACCURACY_MARGIN = 4.0
-_MOST_PANELS = 64
-
-_INV_2PI = 0.5 / math.pi
-_SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 
 
 class WhitenedPolygons(NamedTuple):
@@ -314,119 +295,35 @@ def _owen_difference(c: float, begin: float, end: float) -> float:
 
 
 @kernel
-def _edge_integrals(
-    c: float, begin: float, end: float, square: float, accuracy: float
-) -> tuple[float, float, float, float]:
-    """Integrate c / (c^2 + t^2), 1 and t times exp((square - c^2 - t^2) / 2) along an edge.
+def owen_polygon(edges: Floats, center: Floats, moments: Floats) -> float:
+    """Integrate N(center, I) over a polygon by Owen's T function and the divergence theorem.
 
-    Parameters
-    ----------
-    c : float
-        Distance of the edge's line, positive if the centre is outside.
-    begin, end : float
-        The edge's interval, from the foot of the perpendicular; may be infinite.
-    square : float
-        Square of the distance whose density is taken out of all terms.
-    accuracy : float
-        -log of the absolute error wanted.
-
-    Returns
-    -------
-    angle, zeroth, first : float
-    error : float
-        Rounding error of ``angle``.
-
-    Notes
-    -----
-    The first integral is 2 pi sign(c) (T(|c|, end/|c|) - T(|c|, begin/|c|)) but for the factor taken out.
-    Few edges come so close to the centre that Owen's T function is needed: elsewhere a Gauss
-    rule gives all three at once, with a *relative* error.
-    """
-    reach = square - c * c + 2.0 * accuracy
-    if reach <= 0.0:
-        return 0.0, 0.0, 0.0, 0.0
-    reach = math.sqrt(reach)
-    start, stop = max(begin, -reach), min(end, reach)
-    if start >= stop:
-        return 0.0, 0.0, 0.0, 0.0
-    half = 0.5 * (stop - start)
-    middle = 0.5 * (start + stop)
-    pole = math.sqrt(c * c + middle * middle)
-    n_nodes = nodes_needed(abs(middle), half, pole, accuracy)
-    n_panels = 1
-    if n_nodes > MOST_NODES:
-        if square <= _NEAR:
-            scale = math.exp(0.5 * square)
-            angle = 2.0 * math.pi * scale * math.copysign(_owen_difference(c, begin, end), c)
-            density = scale * math.exp(-0.5 * c * c)
-            zeroth = math.erf(end * SQRT_HALF) - math.erf(begin * SQRT_HALF)
-            first = math.exp(-0.5 * begin * begin) - math.exp(-0.5 * end * end)
-            return angle, _SQRT_HALF_PI * density * zeroth, density * first, _OWEN_ERROR * scale
-        nearest = math.sqrt(c * c + min(max(0.0, start), stop) ** 2)
-        farthest = max(abs(start), abs(stop))
-        while n_nodes > MOST_NODES and n_panels < _MOST_PANELS:
-            n_panels *= 2
-            half *= 0.5
-            n_nodes = nodes_needed(farthest, half, nearest, accuracy)
-        n_nodes = min(n_nodes, MOST_NODES)
-    angle, zeroth, first = 0.0, 0.0, 0.0
-    square -= c * c
-    for panel in range(n_panels):
-        middle = start + (2 * panel + 1) * half
-        for i in range(n_nodes):
-            t = middle + half * GAUSS_NODES[n_nodes, i]
-            tt = t * t
-            weight = GAUSS_WEIGHTS[n_nodes, i] * math.exp(0.5 * (square - tt))
-            zeroth += weight
-            first += weight * t
-            angle += weight / (c * c + tt)
-    angle *= half * c
-    return angle, half * zeroth, half * first, _ROUNDING * abs(angle)
-
-
-@kernel
-def boundary_sums(
-    edges: Floats, center: Floats, rho: float, accuracy: float, moments: Floats
-) -> tuple[float, float]:
-    """Integrate N(center, I) over a polygon by the divergence theorem, as sums over its edges.
-
-    Parameters
-    ----------
-    edges : ndarray of shape (k, 5)
-    center : ndarray of shape (2,)
-    rho : float
-        Distance of the polygon from the centre.
-    accuracy : float
-        -log of the absolute error wanted.
-    moments : ndarray of shape (5,)
-        Filled with the unnormalised moments (y0, y1, y0 y0, y0 y1, y1 y1) about the centre.
-
-    Returns
-    -------
-    mass, error : float
-        The mass and its rounding error.  All results have the factor exp(-rho^2/2) / (2 pi) taken out.
-
-    Notes
-    -----
-    With ``c`` the distance of an edge's line (positive if the centre is outside) and ``[a, b]`` its interval
-    from the foot of the perpendicular, ``f0 = phi(c) (Phi(b) - Phi(a))`` and ``f1 = phi(c) (phi(a) - phi(b))``,
+    With ``c`` the distance of an edge's line (positive if the centre is outside) and ``[a, b]`` its
+    interval from the foot of the perpendicular, ``f0 = phi(c) (Phi(b) - Phi(a))`` and
+    ``f1 = phi(c) (phi(a) - phi(b))``,
 
         mass = 1[centre inside] - sum sign(-c) (T(|c|, b/|c|) - T(|c|, a/|c|))
         int y phi = sum f0 n,    int y y' phi = mass I + sum sym((f0 c n + f1 d) n').
+
+    Fills the unnormalised moments (y0, y1, y0 y0, y0 y1, y1 y1) about the centre and returns the mass.
     """
-    inside = rho == 0.0
+    inside = True
     mass, y0, y1, y00, y01, y11 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    error = 0.0
-    square = rho * rho
     for e in range(len(edges)):
         nx, ny, offset, begin, end = edges[e]
         c = offset - nx * center[0] - ny * center[1]
+        shift = ny * center[0] - nx * center[1]
+        a, b = begin - shift, end - shift
         if c > 0.0:
             inside = False
-        shift = ny * center[0] - nx * center[1]
-        angle, f0, f1, edge_error = _edge_integrals(c, begin - shift, end - shift, square, accuracy)
-        mass += angle
-        error += edge_error
+            mass += _owen_difference(c, a, b)
+        else:
+            mass -= _owen_difference(c, a, b)
+        if abs(c) > _FARTHEST:
+            continue
+        density = INV_SQRT_2PI * math.exp(-0.5 * c * c)
+        f0 = density * 0.5 * (math.erf(b * SQRT_HALF) - math.erf(a * SQRT_HALF))
+        f1 = density * INV_SQRT_2PI * (math.exp(-0.5 * a * a) - math.exp(-0.5 * b * b))
         y0 += f0 * nx
         y1 += f0 * ny
         # Direction d = (ny, -nx).
@@ -434,27 +331,13 @@ def boundary_sums(
         y11 += (f0 * c * ny - f1 * nx) * ny
         y01 += f0 * c * nx * ny + 0.5 * f1 * (ny * ny - nx * nx)
     if inside:
-        mass += 2.0 * math.pi
-        error += 2.0 * math.pi * _ROUNDING
+        mass += 1.0
     moments[0] = y0
     moments[1] = y1
     moments[2] = mass + y00
     moments[3] = y01
     moments[4] = mass + y11
-    # An exponent of this size has so many digits fewer.
-    return mass, error * (1.0 + 0.5 * square)
-
-
-@kernel
-def owen_polygon(edges: Floats, center: Floats, moments: Floats) -> float:
-    """Integrate N(center, I) over a polygon to full absolute accuracy.
-
-    Fills the unnormalised moments (y0, y1, y0 y0, y0 y1, y1 y1) about the centre and returns the mass.
-    """
-    mass, _ = boundary_sums(edges, center, 0.0, FULL_ACCURACY, moments)
-    for k in range(5):
-        moments[k] *= _INV_2PI
-    return _INV_2PI * mass
+    return mass
 
 
 @kernel
@@ -540,29 +423,23 @@ def polygon_moments(
     rho = nearest[0]
     log_bound = -0.5 * rho * rho - math.log(max(2.0, rho / INV_SQRT_2PI))
     if log_bound <= log_tolerance + LOG_NEGLIGIBLE_SHARE:
-        mean[0] = center[0]
-        mean[1] = center[1]
+        mean[:] = center
         covariance[:] = 0.0
         return -math.inf
-    if rho < _FARTHEST_SUM:
-        log_scale = -0.5 * rho * rho - 2.0 * LOG_SQRT_2PI
-        log_error = log_tolerance - log_scale
-        accuracy = min(_ACCURACY_MARGIN - log_error, FULL_ACCURACY)
+    if max(log_tolerance, _LOG_OWEN_RELATIVE_ERROR + log_bound) >= _LOG_OWEN_ERROR:
         moments = np.empty(5)
-        mass, error = boundary_sums(edges, center, rho, accuracy, moments)
+        mass = owen_polygon(edges, center, moments)
         if mass > 0.0:
-            x, y = moments[0] / mass, moments[1] / mass
-            xx, yy = moments[2] / mass - x * x, moments[4] / mass - y * y
-            # Moments lose more digits than the mass: they are differences of squared distances.
-            relative_error = error / mass * (1.0 + rho * rho) / (xx + yy)
-            if error <= math.exp(log_error) or 0.0 < relative_error < _RELATIVE_ERROR:
+            log_mass = math.log(mass)
+            if max(log_tolerance, _LOG_OWEN_RELATIVE_ERROR + log_mass) >= _LOG_OWEN_ERROR:
+                x, y = moments[0] / mass, moments[1] / mass
                 mean[0] = center[0] + x
                 mean[1] = center[1] + y
-                covariance[0, 0] = xx
+                covariance[0, 0] = moments[2] / mass - x * x
                 covariance[0, 1] = moments[3] / mass - x * y
                 covariance[1, 0] = covariance[0, 1]
-                covariance[1, 1] = yy
-                return math.log(mass) + log_scale
+                covariance[1, 1] = moments[4] / mass - y * y
+                return log_mass
     return sliced_polygon(edges, center, nearest, log_tolerance, mean, covariance)
 
 

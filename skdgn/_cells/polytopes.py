@@ -69,10 +69,11 @@ _DAMPING = 0.7
 # transformation makes integrands periodic) and randomly shifted; the shifts tell the error.
 # Doubled until the error is small enough or there are too many.
 _N_SHIFTS = 8
-_N_STRATA = 4
+_N_STRATA = 2
 _FEWEST_POINTS = 4
-_MOST_POINTS = 16
-_RELATIVE_ERROR = 1e-3
+_ENOUGH_POINTS = 16
+_MOST_POINTS = 64
+_RELATIVE_ERROR = 2e-3
 _MOST_DIMENSIONS = 33
 
 
@@ -451,7 +452,7 @@ class _Proposals(NamedTuple):
     Coordinates are displacements v from the cell's nearest point, along an orthonormal basis.  Facet
     k is ``coefficients[k] @ v >= -gaps[k]``; its coefficients beyond ``decided[k]`` are zero.
     The Gaussian is ``exp(-pull @ v - v @ v / 2)``, up to a factor; coordinate i is drawn from
-    ``exp(slope v[i] - precisions[i] v[i]^2 / 2)`` with ``slope = slopes[i, :i] @ v[:i] + slopes[i, i]``,
+    ``exp(slope v[i] - precisions[i] v[i]^2 / 2)``, ``slope = slopes[i, :i] @ v[:i] + slopes[i, i]``,
     truncated to the facets that it decides.
     """
 
@@ -459,8 +460,31 @@ class _Proposals(NamedTuple):
     gaps: Floats  # (k,)
     decided: Integers  # (k,)
     pull: Floats  # (d,)
+    location: Floats  # (d,) mean of v, approximately
     slopes: Floats  # (d, d)
     precisions: Floats  # (d,)
+
+
+class _Draw(NamedTuple):
+    """One weighted point; of each coordinate, what was known when it was drawn."""
+
+    point: Floats  # (d,)
+    means: Floats  # (d,)
+    variances: Floats  # (d,)
+    log_weights: Floats  # (d,)
+    reach: Floats  # (d, k) distances to the facets, as far as decided before
+
+
+class _Sums(NamedTuple):
+    """Sums over weighted points, and of controls, whose expectation is known to be zero."""
+
+    all: Floats  # what follows are parts of it
+    totals: Floats  # (shifts,) weights
+    first: Floats  # (d,) weighted displacements from the location
+    second: Floats  # (d, d) their products, lower triangle
+    control_totals: Floats  # (d,)
+    control_first: Floats  # (d,)
+    control_second: Floats  # (d, d)
 
 
 @kernel
@@ -578,9 +602,7 @@ def _choose_basis(
 
 
 @kernel
-def _look_ahead(
-    proposals: Any, site_slopes: Floats, site_precisions: Floats, location: Floats
-) -> None:
+def _look_ahead(proposals: Any, site_slopes: Floats, site_precisions: Floats) -> None:
     """Fill slopes and precisions of the proposals.
 
     A coordinate is drawn knowing the facets that it decides.  Those decided later are represented by their
@@ -610,248 +632,262 @@ def _look_ahead(
         # Less curvature, with the same slope at the mean.
         removed = (1.0 - _DAMPING) * (matrix[i, i] - 1.0)
         proposals.precisions[i] = matrix[i, i] - removed
-        proposals.slopes[i, i] = vector[i] - removed * location[i]
+        proposals.slopes[i, i] = vector[i] - removed * proposals.location[i]
         for a in range(i):
             proposals.slopes[i, a] = -matrix[i, a]
 
 
 @kernel
-def _draw(lower: float, upper: float, uniform: float) -> tuple[float, float, float]:
-    """Draw from the standard normal truncated to [lower, upper].
-
-    Returns the point ``nearest`` to zero in the interval, the draw's offset from it, and the integral
-    of exp(nearest^2/2 - t^2/2) over the interval.
-    """
+def _quantile(lower: float, upper: float, uniform: float) -> float:
+    """Quantile of the standard normal truncated to an interval, from its point nearest to zero."""
     if lower > 0.0:
-        offset, mass = _draw_tail(lower, upper, uniform)
-        return lower, offset, mass
+        return _tail_quantile(lower, upper, uniform)
     if upper < 0.0:
-        offset, mass = _draw_tail(-upper, -lower, 1.0 - uniform)
-        return upper, -offset, mass
-    # The tail in which probabilities are small has all the digits.
+        return -_tail_quantile(-upper, -lower, 1.0 - uniform)
+    # In the tail where probabilities are small they have all their digits.
     sign = 1.0 if lower + upper > 0.0 else -1.0
-    at_lower, at_upper = (
-        0.5 * math.erfc(sign * lower * SQRT_HALF),
-        0.5 * math.erfc(sign * upper * SQRT_HALF),
-    )
+    at_lower = 0.5 * math.erfc(sign * lower * SQRT_HALF)
+    at_upper = 0.5 * math.erfc(sign * upper * SQRT_HALF)
     t = -sign * ndtri(at_lower + uniform * (at_upper - at_lower))
-    mass = 2.0 * _SQRT_HALF_PI * abs(at_upper - at_lower)
-    return 0.0, min(max(t, lower), upper), mass
+    return min(max(t, lower), upper)
 
 
 @kernel
-def _draw_tail(start: float, stop: float, uniform: float) -> tuple[float, float]:
-    """Draw v in [0, stop - start] from exp(-start v - v^2/2); return it and the integral."""
+def _tail_quantile(start: float, stop: float, uniform: float) -> float:
+    """Quantile of exp(-start v - v^2/2) on [0, stop - start], start > 0."""
     width = stop - start
     exponent = width * (start + 0.5 * width)
     if exponent < 1e-5:
-        # Differences of probabilities have lost their digits, second-order terms are below 1e-10.
-        offset = width * uniform * (1.0 - 0.5 * (1.0 - uniform) * exponent)
-        return offset, width * (1.0 - 0.5 * exponent)
+        # Differences of probabilities have lost their digits; a quadratic has not.
+        return width * uniform * (1.0 - 0.5 * (1.0 - uniform) * exponent)
     at_start = erfcx(start * SQRT_HALF)
-    at_stop = 0.0
-    if exponent < 700.0:
-        at_stop = math.exp(-exponent) * erfcx(stop * SQRT_HALF)
-    mass = _SQRT_HALF_PI * (at_start - at_stop)
+    at_stop = math.exp(-exponent) * erfcx(stop * SQRT_HALF)
     survival = 1.0 - uniform * (1.0 - at_stop / at_start)
     if survival <= 0.0:
-        return width, mass
+        return width
     if start < 5.0:
-        offset = -start - ndtri(0.5 * survival * at_start * math.exp(-0.5 * start * start))
+        v = -start - ndtri(0.5 * survival * at_start * math.exp(-0.5 * start * start))
     else:
         # Newton's method on the log of the survival function, from that of Rayleigh's distribution.
         target = -math.log(survival)
-        offset = 2.0 * target / (start + math.sqrt(start * start + 2.0 * target))
+        v = 2.0 * target / (start + math.sqrt(start * start + 2.0 * target))
         for _ in range(2):
-            here = erfcx((start + offset) * SQRT_HALF)
-            excess = target - offset * (start + 0.5 * offset) + math.log(here / at_start)
-            offset += _SQRT_HALF_PI * here * excess
-    return min(max(offset, 0.0), width), mass
+            here = erfcx((start + v) * SQRT_HALF)
+            excess = target - v * (start + 0.5 * v) + math.log(here / at_start)
+            v += _SQRT_HALF_PI * here * excess
+    return min(max(v, 0.0), width)
 
 
 @kernel
-def _bounds_along(
-    proposals: Any, coordinate: int, reach: Floats, lowest: float, highest: float
-) -> tuple[float, float]:
-    """Range of a coordinate within the facets that it decides, given ``reach``: what is left to them."""
+def _bounds_along(proposals: Any, i: int, reach: Floats) -> tuple[float, float]:
+    """Range of a coordinate within the facets that it decides, given their ``reach``."""
+    lower, upper = -_REACH, _REACH
     for k in range(reach.size):
-        if proposals.decided[k] == coordinate:
-            along = proposals.coefficients[k, coordinate]
+        if proposals.decided[k] == i:
+            along = proposals.coefficients[k, i]
             if along > 0.0:
-                lowest = max(lowest, -reach[k] / along)
+                lower = max(lower, -reach[k] / along)
             elif along < 0.0:
-                highest = min(highest, -reach[k] / along)
+                upper = min(upper, -reach[k] / along)
             elif reach[k] < 0.0:
                 return 1.0, 0.0
-    return lowest, highest
+    return lower, upper
 
 
 @kernel
-def _draw_coordinate(
-    proposals: Any, i: int, uniform: float, reach: Floats, point: Floats
-) -> tuple[float, float]:
-    """Draw coordinate i of a point, given those before; return its weight as log and factor.
+def _integrate_along(
+    lower: float, upper: float, slope: float, precision: float
+) -> tuple[float, float, float, float]:
+    """Integrate exp(slope v - precision v^2 / 2) from lower to upper.
 
-    ``reach[i]`` is what the coordinates before have left to the facets; ``reach[i + 1]`` is filled.
+    Returns the log of the integral, the place where the integrand is largest, the mean relative to
+    it, and the variance.
     """
-    lower, upper = _bounds_along(proposals, i, reach[i], -_REACH, _REACH)
     if not lower < upper:
-        return 0.0, 0.0
-    slope = proposals.slopes[i, i]
-    for a in range(i):
-        slope += proposals.slopes[i, a] * point[a]
-    precision = proposals.precisions[i]
+        return -math.inf, 0.0, 0.0, 0.0
     root = math.sqrt(precision)
-    nearest, offset, mass = _draw(
-        root * lower - slope / root, root * upper - slope / root, uniform
+    nearest, zeroth, first, second = gaussian_integrals(
+        root * lower - slope / root, root * upper - slope / root
     )
+    if zeroth == 0.0:
+        return -math.inf, 0.0, 0.0, 0.0
     # An end of the interval is known better than what differs from it by a large slope.
     anchor = slope / precision
     if nearest > 0.0:
         anchor = lower
     elif nearest < 0.0:
         anchor = upper
-    v = anchor + offset / root
-    point[i] = v
-    for k in range(proposals.gaps.size):
-        reach[i + 1, k] = reach[i, k] + proposals.coefficients[k, i] * v
-    log_weight = anchor * (slope - 0.5 * precision * anchor)
-    log_weight -= v * (slope + proposals.pull[i] + 0.5 * (1.0 - precision) * v)
-    return log_weight, mass / root
+    log_integral = anchor * (slope - 0.5 * precision * anchor) + math.log(zeroth / root)
+    excess = first / zeroth
+    return log_integral, anchor, excess / root, (second / zeroth - excess * excess) / precision
 
 
 @kernel
-def _integrate_last(
-    proposals: Any, reach: Floats, point: Floats
-) -> tuple[float, float, float]:
-    """Integrate over the last coordinate; return the weight as log and factor, and the variance.
+def _draw_coordinate(
+    proposals: Any, draw: Any, i: int, uniform: float, log_weight: float
+) -> float:
+    """Draw coordinate i, given those before it and their log weight; return the new log weight.
 
-    The point's last coordinate is filled with its mean.
+    The last coordinate is not drawn but integrated: it becomes its mean.
     """
-    last = point.size - 1
-    lower, upper = _bounds_along(proposals, last, reach[last], -math.inf, math.inf)
-    if not lower < upper:
-        return 0.0, 0.0, 0.0
-    pull = proposals.pull[last]
-    nearest, zeroth, first, second = gaussian_integrals(lower + pull, upper + pull)
-    if zeroth == 0.0:
-        return 0.0, 0.0, 0.0
-    anchor = -pull
-    if nearest > 0.0:
-        anchor = lower
-    elif nearest < 0.0:
-        anchor = upper
-    first /= zeroth
-    point[last] = anchor + first
-    return -anchor * (pull + 0.5 * anchor), zeroth, second / zeroth - first * first
+    rank = draw.point.size
+    lower, upper = _bounds_along(proposals, i, draw.reach[i])
+    slope, precision = proposals.slopes[i, i], proposals.precisions[i]
+    for a in range(i):
+        slope += proposals.slopes[i, a] * draw.point[a]
+    log_integral, anchor, excess, variance = _integrate_along(lower, upper, slope, precision)
+    log_weight += log_integral
+    draw.log_weights[i] = log_weight
+    draw.means[i] = anchor + excess
+    draw.variances[i] = variance
+    if i == rank - 1 or log_weight == -math.inf:
+        draw.point[i] = draw.means[i]
+        return log_weight
+    root = math.sqrt(precision)
+    v = anchor + _quantile(root * lower - slope / root, root * upper - slope / root, uniform) / root
+    draw.point[i] = v
+    for k in range(proposals.gaps.size):
+        draw.reach[i + 1, k] = draw.reach[i, k] + proposals.coefficients[k, i] * v
+    return log_weight - v * (slope + proposals.pull[i] + 0.5 * (1.0 - precision) * v)
+
+
+@kernel
+def _make_sums(rank: int) -> Any:
+    everything = np.zeros(_N_SHIFTS + rank * (2 * rank + 3))
+    rows = everything[_N_SHIFTS:].reshape((2 * rank + 3, rank))
+    return _Sums(
+        everything,
+        everything[:_N_SHIFTS],
+        rows[0],
+        rows[3 : 3 + rank],
+        rows[1],
+        rows[2],
+        rows[3 + rank :],
+    )
 
 
 @kernel
 def _uniform(dimension: int, index: int, shift: int, region: int) -> float:
     """Coordinate of a quasi-random point."""
     x = _POINTS[index, dimension] + _SHIFTS[shift, dimension] + region * _REGION_STEPS[dimension]
-    return abs(2.0 * (x - math.floor(x)) - 1.0)
+    return x - math.floor(x)
 
 
 @kernel
-def _sum_up(
-    proposals: Any,
-    region: int,
-    log_tolerance: float,
-    first: Floats,
-    second: Floats,
-) -> tuple[float, float]:
+def _rescale(sums: Any, log_scale: float, log_weight: float) -> float:
+    """Return a scale, relative to which the weight is not too large, and bring all sums to it."""
+    if log_weight < log_scale + 30.0:
+        return log_scale
+    for k in range(sums.all.size):
+        sums.all[k] *= math.exp(log_scale - log_weight)
+    return log_weight
+
+
+@kernel
+def _add_control(sums: Any, proposals: Any, draw: Any, i: int, weight: float) -> None:
+    """Add what drawing coordinate i has changed, with the weight known before it was drawn."""
+    surprise = draw.point[i] - draw.means[i]
+    sums.control_totals[i] += weight
+    sums.control_first[i] += weight * surprise
+    for j in range(i):
+        sums.control_second[i, j] += weight * surprise * (draw.point[j] - proposals.location[j])
+    twice = draw.point[i] + draw.means[i] - 2.0 * proposals.location[i]
+    sums.control_second[i, i] += weight * (surprise * twice - draw.variances[i])
+
+
+@kernel
+def _add_point(sums: Any, proposals: Any, draw: Any, weight: float) -> None:
+    last = draw.point.size - 1
+    for i in range(last + 1):
+        weighted = weight * (draw.point[i] - proposals.location[i])
+        sums.first[i] += weighted
+        for j in range(i + 1):
+            sums.second[i, j] += weighted * (draw.point[j] - proposals.location[j])
+    sums.second[last, last] += weight * draw.variances[last]
+
+
+@kernel
+def _sum_up(proposals: Any, region: int, log_tolerance: float, sums: Any) -> tuple[float, float]:
     """Integrate over the cell by weighted points; return the log of the integral, its relative error.
 
-    Fills mean and covariance of the displacement.
+    Leaves in ``sums`` mean and covariance of the displacement from the proposals' location.
     """
     n_facets, rank = proposals.coefficients.shape
-    reach = np.empty((rank, n_facets))
+    draw = _Draw(
+        np.empty(rank), np.empty(rank), np.empty(rank), np.empty(rank), np.empty((rank, n_facets))
+    )
     for k in range(n_facets):
-        reach[0, k] = proposals.gaps[k]
-    point = np.empty(rank)
-    totals = np.zeros(_N_SHIFTS)
-    log_scale = -math.inf  # all sums are relative to this
-    for i in range(rank):
-        first[i] = 0.0
-        for j in range(rank):
-            second[i, j] = 0.0
-    # A facet or a slab is integrated exactly, by any one point.
+        draw.reach[0, k] = proposals.gaps[k]
+    # With one coordinate, nothing is drawn.
     n_shifts, n_points, n_strata = _N_SHIFTS, _FEWEST_POINTS, _N_STRATA
     if rank == 1:
         n_shifts, n_points, n_strata = 1, 1, 1
+    middle = max(rank - 2, 0)
+    log_scale = -math.inf
+    total, log_integral, error = 0.0, -math.inf, math.inf
     n_done = 0
     while True:
         for shift in range(n_shifts):
             for index in range(n_done, n_points):
-                log_outer, outer = 0.0, 1.0
-                for i in range(rank - 2):
-                    log_factor, factor = _draw_coordinate(
-                        proposals, i, _uniform(i, index, shift, region), reach, point
-                    )
-                    log_outer += log_factor
-                    outer *= factor
-                    if factor == 0.0:
+                log_outer = 0.0
+                for i in range(middle):
+                    uniform = _uniform(i, index, shift, region)
+                    log_outer = _draw_coordinate(proposals, draw, i, uniform, log_outer)
+                    if log_outer == -math.inf:
                         break
-                if outer == 0.0:
+                    log_scale = _rescale(sums, log_scale, draw.log_weights[i])
+                    weight = n_strata * math.exp(draw.log_weights[i] - log_scale)
+                    _add_control(sums, proposals, draw, i, weight)
+                if log_outer == -math.inf:
                     continue
-                position = 0.0
-                if rank > 1:
-                    position = _uniform(rank - 2, index, shift, region)
+                uniform = _uniform(middle, index, shift, region)
                 for stratum in range(n_strata):
-                    log_weight, weight = log_outer, outer
-                    if rank > 1:
-                        log_factor, factor = _draw_coordinate(
-                            proposals, rank - 2, (stratum + position) / n_strata, reach, point
+                    log_weight = log_outer
+                    for i in range(middle, rank):
+                        log_weight = _draw_coordinate(
+                            proposals, draw, i, (stratum + uniform) / n_strata, log_weight
                         )
-                        log_weight += log_factor
-                        weight *= factor
-                        if factor == 0.0:
+                        if log_weight == -math.inf:
                             break
-                    log_factor, factor, variance = _integrate_last(proposals, reach, point)
-                    weight *= factor
-                    if weight == 0.0:
-                        continue
-                    log_weight += log_factor + math.log(weight)
-                    if log_weight > log_scale:
-                        ratio = math.exp(log_scale - log_weight)
-                        log_scale = log_weight
-                        for m in range(n_shifts):
-                            totals[m] *= ratio
-                        for i in range(rank):
-                            first[i] *= ratio
-                            for j in range(i + 1):
-                                second[i, j] *= ratio
-                    weight = math.exp(log_weight - log_scale)
-                    totals[shift] += weight
-                    for i in range(rank):
-                        first[i] += weight * point[i]
-                        for j in range(i + 1):
-                            second[i, j] += weight * point[i] * point[j]
-                    second[rank - 1, rank - 1] += weight * variance
+                        log_scale = _rescale(sums, log_scale, draw.log_weights[i])
+                        weight = math.exp(draw.log_weights[i] - log_scale)
+                        if i < rank - 1:
+                            _add_control(sums, proposals, draw, i, weight)
+                        else:
+                            sums.totals[shift] += weight
+                            _add_point(sums, proposals, draw, weight)
         n_done = n_points
         total = 0.0
         for shift in range(n_shifts):
-            total += totals[shift]
+            total += sums.totals[shift]
         if total > 0.0:
+            # The shifts' standard error, but not less than what the last doubling suggests.
             square = 0.0
             for shift in range(n_shifts):
-                square += (totals[shift] / total - 1.0 / n_shifts) ** 2
+                square += (sums.totals[shift] / total - 1.0 / n_shifts) ** 2
             error = math.sqrt(square * n_shifts / max(1, n_shifts - 1))
+            previous = log_integral
             log_integral = log_scale + math.log(total / (n_shifts * n_points * n_strata))
-            if error <= max(_RELATIVE_ERROR, math.exp(min(0.0, log_tolerance - log_integral))):
+            if rank > 1:
+                error = max(error, 0.5 * abs(math.expm1(min(previous - log_integral, 1.0))))
+            if error < math.exp(min(0.0, log_tolerance - log_integral)) or (
+                error < _RELATIVE_ERROR and n_points >= _ENOUGH_POINTS
+            ):
                 break
         if rank == 1 or n_points == _MOST_POINTS:
-            if total == 0.0:
-                return -math.inf, math.inf
             break
         n_points *= 2
+    if total == 0.0:
+        return -math.inf, math.inf
     for i in range(rank):
-        first[i] /= total
-    for i in range(rank):
+        control = 0.0
+        if i < rank - 1:
+            control = 1.0 / sums.control_totals[i]
+        sums.first[i] = sums.first[i] / total - control * sums.control_first[i]
         for j in range(i + 1):
-            second[i, j] = second[i, j] / total - first[i] * first[j]
-            second[j, i] = second[i, j]
+            sums.second[i, j] = sums.second[i, j] / total - control * sums.control_second[i, j]
+            sums.second[i, j] -= sums.first[i] * sums.first[j]
+            sums.second[j, i] = sums.second[i, j]
     return log_integral, error
 
 
@@ -928,32 +964,28 @@ def integrate_with_error(
             gaps,
             decided,
             np.empty(rank),
+            np.empty(rank),
             np.empty((rank, rank)),
             np.empty(rank),
         )
-        turned = np.empty(rank)
         for i in range(rank):
             proposals.pull[i] = _dot(basis[i], nearest)
-            turned[i] = _dot(basis[i], location)
-        _look_ahead(proposals, site_slopes, site_precisions, turned)
+            proposals.location[i] = _dot(basis[i], location)
+        _look_ahead(proposals, site_slopes, site_precisions)
+        sums = _make_sums(rank)
         log_scale = -0.5 * distance * distance - rank * LOG_SQRT_2PI
-        first, second = turned, np.empty((rank, rank))
-        log_integral, error = _sum_up(proposals, region, log_tolerance - log_scale, first, second)
+        log_integral, error = _sum_up(proposals, region, log_tolerance - log_scale, sums)
         log_mass = log_integral + log_scale
-        if log_mass == -math.inf:
-            for i in range(rank):
-                first[i] = 0.0
-                for j in range(rank):
-                    second[i, j] = 0.0
         # Back to whitened coordinates; what no facet depends on has variance 1 still.
         for i in range(rank):
+            shift = proposals.location[i] + sums.first[i]
             for s in range(n_dimensions):
-                nearest[s] += first[i] * basis[i, s]
+                nearest[s] += shift * basis[i, s]
                 for t in range(n_dimensions):
                     if rank < n_dimensions:
                         spread[s, t] -= basis[i, s] * basis[i, t]
                     for j in range(rank):
-                        spread[s, t] += second[i, j] * basis[i, s] * basis[j, t]
+                        spread[s, t] += sums.second[i, j] * basis[i, s] * basis[j, t]
     _transform(cells.factors[region], center, nearest, spread, mean, covariance)
     return log_mass, error
 

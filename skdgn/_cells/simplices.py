@@ -1,7 +1,7 @@
 """The paper's route to a Gaussian integral over a cell: simplices and signed cones.
 
 Slow, for any latent dimension, of *absolute* accuracy only: sums of signed terms of order 1, so
-masses far below 1e-15 (1e-6 in more than three dimensions) are lost.  It is the reference for the
+masses far below 1e-15 (1e-5 in more than three dimensions) are lost.  It is the reference for the
 fast routes, not one of them.
 
 Sign convention: a cell is where ``normals @ z >= offsets`` (inward normals).
@@ -72,8 +72,8 @@ def integrate(
 ) -> CellIntegral:
     """Integrate a Gaussian and its first two moments over a convex polyhedral cell.
 
-    Slow (hundredths of a second in two dimensions, tenths in three, many seconds beyond), and of
-    absolute accuracy only (about 1e-15 up to three dimensions, 1e-5 beyond).
+    Slow (hundredths of a second in two dimensions, tenths in three, seconds beyond), and of
+    absolute accuracy only (about 1e-15 up to three dimensions, 1e-4 beyond).
 
     Parameters
     ----------
@@ -103,6 +103,8 @@ def integrate(
     mean = np.asarray(mean, dtype=np.float64)
     normals = np.asarray(normals, dtype=np.float64).reshape(-1, len(mean))
     offsets = np.asarray(offsets, dtype=np.float64)
+    if not (np.all(np.isfinite(normals)) and np.all(np.isfinite(offsets))):
+        raise ValueError("normals and offsets must be finite; leave out what is always satisfied.")
     # In coordinates y with z = mean + factor @ y the Gaussian is standard.
     factor = np.linalg.cholesky(np.asarray(covariance, dtype=np.float64))
 
@@ -150,10 +152,11 @@ def _find_simplices(
     columns = [[Fraction(x) for x in column] for column in factor.T.tolist()]
     for simplex in triangulate(cell, cone.walls):
         corners = [cone.rays[i] for i in sorted(simplex)]
-        # Functionals are constant along the lines in the cell, if there are any.
-        functionals = find_dual_basis([*corners, *cone.lines])
+        # If there are lines in the cell, functionals are constant along them; those that belong to
+        # the lines themselves come last and are not needed.
+        functionals = find_dual_basis([*corners, *cone.lines])[: len(corners)]
         sides = []
-        for corner, (*normal, constant) in zip(corners, functionals, strict=False):
+        for corner, (*normal, constant) in zip(corners, functionals, strict=True):
             turned = [sum(a * b for a, b in zip(normal, c, strict=True)) for c in columns]
             functional = reduce_to_integers([*turned, constant])
             sides.append(_Side(functional, corner_is_finite=corner[-1] > 0))

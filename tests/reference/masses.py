@@ -30,6 +30,11 @@ Row = tuple[list[Number], Number]  # unit normal and offset of a halfspace
 # Working precision; it must leave room for thin cells, whose width is a difference of offsets.
 DIGITS = 50
 
+# More digits than any computation here works with.
+with mp.workdps(300):
+    SQRT_HALF = mp.sqrt(0.5)
+    DENSITY_AT_ZERO = 1 / mp.sqrt(2 * mp.pi)
+
 # Two points closer than this are the same, relative to 1 + their distance from the origin.
 SAME = 1e-30
 
@@ -40,8 +45,8 @@ CUTOFF = 138
 # Slope at which the edge of a slice moves too fast for panels of the usual size.
 STEEP = 10
 
-# Nodes of a panel, and one more for every two digits wanted.
-NODES = 6
+# Nodes of a panel, and one more for every two digits wanted, then half as many again to check.
+FEWEST_NODES = 4
 MOST_HALVINGS = 300
 
 
@@ -121,13 +126,13 @@ def _interval(a: Number, b: Number) -> Moments:
     width = b - a
     lost = 3 * max(0, -mp.mag(width)) if mp.isfinite(width) else 0
     with mp.extraprec(lost + 20):
-        root = mp.sqrt(2)
+        left, right = a * SQRT_HALF, b * SQRT_HALF
         if a >= 0:
-            mass = (mp.erfc(a / root) - mp.erfc(b / root)) / 2
+            mass = (mp.erfc(left) - mp.erfc(right)) / 2
         elif b <= 0:
-            mass = (mp.erfc(-b / root) - mp.erfc(-a / root)) / 2
+            mass = (mp.erfc(-right) - mp.erfc(-left)) / 2
         else:
-            mass = (mp.erf(b / root) - mp.erf(a / root)) / 2
+            mass = (mp.erf(right) - mp.erf(left)) / 2
         density_a, density_b = _density(a), _density(b)
         second = mass
         second += a * density_a if mp.isfinite(a) else 0
@@ -186,6 +191,8 @@ def _integrate(rows: Sequence[Row], dimension: int, tolerance: Number) -> Moment
         if abs(slope) > STEEP:
             places |= {(offset + t) / slope for t in (-width, 0, width)}
     places = sorted(s for s in places if max(start, -reach) <= s <= reach)
+    # A vertex found twice is at two places, by a rounding error.
+    places = [s for s, t in itertools.pairwise([*places, mp.inf]) if t - s > SAME * (1 + abs(s))]
     return _turn(_quadrature(slice_at, places, tolerance), basis, nearest)
 
 
@@ -216,29 +223,28 @@ def _quadrature(
     function: Callable[[Number], Moments], places: Sequence[Number], tolerance: Number
 ) -> Moments:
     """Integrate between the first and the last place, by panels, those with most error halved."""
+    n_coarse = FEWEST_NODES - round(float(mp.log10(tolerance)) / 2)
+    n_fine = n_coarse * 3 // 2
 
-    rule = _gauss_legendre(NODES - round(float(mp.log10(tolerance)) / 2))
-
-    def panel(a: Number, b: Number) -> Moments:
+    def panel(a: Number, b: Number) -> tuple[Any, ...]:
         center, half = (a + b) / 2, (b - a) / 2
-        return _combine([(half * w, function(center + half * x)) for x, w in rule])
-
-    def examined(a: Number, b: Number, whole: Moments) -> tuple[Any, ...]:
-        middle = (a + b) / 2
-        halves = panel(a, middle), panel(middle, b)
-        better = _combine([(1, halves[0]), (1, halves[1])])
-        return (-abs(better.mass - whole.mass), next(ticket), better, (a, middle, b), halves)
+        coarse, fine = (
+            _combine([(half * w, function(center + half * x)) for x, w in _gauss_legendre(n)])
+            for n in (n_coarse, n_fine)
+        )
+        return (-abs(fine.mass - coarse.mass), next(ticket), fine, a, b)
 
     ticket = itertools.count()  # decides between equal errors
-    panels = [examined(a, b, panel(a, b)) for a, b in itertools.pairwise(places)]
+    panels = [panel(a, b) for a, b in itertools.pairwise(places)]
     heapq.heapify(panels)
     for _ in range(MOST_HALVINGS):
-        total = _combine([(1, better) for _, _, better, _, _ in panels])
+        total = _combine([(1, fine) for _, _, fine, _, _ in panels])
         if -sum(p[0] for p in panels) <= tolerance * total.mass:
             return total
-        _, _, _, (a, middle, b), (left, right) = heapq.heappop(panels)
-        heapq.heappush(panels, examined(a, middle, left))
-        heapq.heappush(panels, examined(middle, b, right))
+        *_, a, b = heapq.heappop(panels)
+        middle = (a + b) / 2
+        heapq.heappush(panels, panel(a, middle))
+        heapq.heappush(panels, panel(middle, b))
     raise ArithmeticError("the quadrature does not converge.")
 
 
@@ -257,9 +263,9 @@ def _combine(terms: Sequence[tuple[Number, Moments]]) -> Moments:
     """Sum up moments with weights."""
     indices = range(len(terms[0][1].first))
     return Moments(
-        mp.fsum(w * m.mass for w, m in terms),
-        [mp.fsum(w * m.first[i] for w, m in terms) for i in indices],
-        [[mp.fsum(w * m.second[i][j] for w, m in terms) for j in indices] for i in indices],
+        mp.fdot((w, m.mass) for w, m in terms),
+        [mp.fdot((w, m.first[i]) for w, m in terms) for i in indices],
+        [[mp.fdot((w, m.second[i][j]) for w, m in terms) for j in indices] for i in indices],
     )
 
 
@@ -312,7 +318,7 @@ def _solve(matrix: list[list[Number]], right: list[Number]) -> list[Number] | No
 
 
 def _density(x: Number) -> Number:
-    return mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi)
+    return mp.exp(-x * x / 2) * DENSITY_AT_ZERO
 
 
 def _unit_vector(axis: int, dimension: int) -> list[Number]:
