@@ -27,8 +27,8 @@ Floats = NDArray[np.float64]
 # More rows cost more and change a start little.
 MAX_ROWS = 2000
 
-# Pairs of nearby rows are averaged down to this many, and features to this many principal ones:
-# enough for the kinks of the networks in question, and the cost no longer depends on the data.
+# Pairs of neighbours are averaged down to this many per latent dimension, and targets rotated to
+# this many principal ones: enough to place kinks, and the cost no longer depends on the data.
 MAX_PAIRS = 200
 MAX_TARGETS = 8
 
@@ -41,7 +41,7 @@ ROUNDS = ((8, 5), (3, 10), (1, 25))
 
 # Multiplications, for a few tenths of a second. Wide networks exhaust them early, and need less:
 # their random first layers span enough for the output layer to fit.
-WORK = 3e9
+WORK = 2e9
 
 # A step that improves the fit by less is the last.
 TOLERANCE = 1e-4
@@ -165,11 +165,12 @@ def fit_to_coordinates(
         n_affordable = max(1, steps_left // (2 * n_steps))
         candidates = candidates[: min(n_candidates, n_affordable)]
         n_steps = min(n_steps, steps_left // len(candidates))
-        candidates = [_improve(fit, pairs, n_steps) for fit in candidates]
+        candidates = [
+            _improve(_revive(fit, pairs, generator), pairs, n_steps) for fit in candidates
+        ]
         steps_left -= n_steps * len(candidates)
-    best = min(candidates, key=lambda fit: fit.loss)
-    everything = _fit_output_layer(best.hidden, activation, _Pairs(coordinates, rows))
-    return _balance(everything.network)
+    best = _revive(min(candidates, key=lambda fit: fit.loss), pairs, generator)
+    return _balance(_fit_output_layer(best.hidden, activation, _Pairs(coordinates, rows)).network)
 
 
 class _Pairs(NamedTuple):
@@ -205,7 +206,7 @@ def _average_neighbors(coordinates: Floats, rows: Floats) -> _Pairs:
 
     Halves groups at the median of their widest coordinate: quantile bins in one dimension.
     """
-    n_groups = len(rows) if len(rows) <= MAX_PAIRS else MAX_PAIRS
+    n_groups = min(len(rows), MAX_PAIRS * coordinates.shape[1])
     groups: list[NDArray[np.intp]] = []
     waiting = [(np.arange(len(rows)), n_groups)]
     while waiting:
@@ -273,7 +274,9 @@ def _fit_output_layer(hidden: tuple[Floats, ...], activation: Activation, pairs:
     value_means, target_means = values.mean(axis=0), pairs.targets.mean(axis=0)
     centered, targets = values - value_means, pairs.targets - target_means
     # A ridge in units of each feature's spread does not depend on how the layers are scaled.
-    spreads = _positive(np.sqrt(np.sum(centered**2, axis=0)))
+    spreads = np.sqrt(np.sum(centered**2, axis=0))
+    # The rounding errors of a constant feature are not a feature.
+    spreads[spreads <= 1e-12 * np.abs(value_means) * len(values)] = np.inf
     centered /= spreads
     gram = centered.T @ centered
     gram[np.diag_indices_from(gram)] += RIDGE
@@ -286,6 +289,22 @@ def _fit_output_layer(hidden: tuple[Floats, ...], activation: Activation, pairs:
     coefs /= spreads
     output = np.column_stack([coefs, target_means - coefs @ value_means])
     return _Fit(hidden, output, activation, tuple(inputs), tuple(slopes), basis, residuals, loss)
+
+
+def _revive(fit: _Fit, pairs: _Pairs, generator: np.random.Generator) -> _Fit:
+    """Draw units anew that are zero on all pairs; the fit does not get worse by it.
+
+    Nothing else would bring them back, and their idle weights would upset the balance of scales.
+    """
+    layers = [layer.copy() for layer in fit.hidden]
+    for index, (inputs, slopes) in enumerate(zip(fit.inputs, fit.slopes, strict=True)):
+        dead = ~slopes.any(axis=0)
+        layers[index][dead] = _random_hidden_layers(
+            inputs[:, :-1], (int(dead.sum()),), fit.activation, generator
+        )[0]
+        if index + 1 < len(layers):
+            layers[index + 1][:, :-1][:, dead] = 0.0
+    return _fit_output_layer(tuple(layers), fit.activation, pairs)
 
 
 def _improve(fit: _Fit, pairs: _Pairs, n_steps: int) -> _Fit:
@@ -307,12 +326,12 @@ def _improve(fit: _Fit, pairs: _Pairs, n_steps: int) -> _Fit:
             trial = _fit_output_layer(_add(fit.hidden, step), fit.activation, pairs)
             if trial.loss < fit.loss:
                 break
-            damping *= 4.0
+            damping *= 8.0
         if not trial.loss < fit.loss:
             break
         gain = 1.0 - trial.loss / fit.loss
         fit = trial
-        damping = max(damping / 5.0, 1e-7)
+        damping = max(damping / 3.0, 1e-7)
         if gain < TOLERANCE:
             break
     return fit

@@ -1,11 +1,12 @@
 """Density and posterior moments for one latent dimension, in high precision, interval by interval.
 
-On an interval where the network is affine, prior times likelihood is exp of a quadratic in z, and its
-integrals have a closed form.  Nothing here is shared with the package.
+On an interval where the network is affine, prior times likelihood is exp of a quadratic in z, and
+its integrals have a closed form.  Nothing but the weights comes from the package.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import mpmath as mp
@@ -56,7 +57,7 @@ def _affine_pieces(network: Network) -> list[tuple[Number, Number, list[Affine]]
             units = _apply_layer(network, layer, inputs)
             roots = {-offset / rate for rate, offset in units if rate != 0}
             ends = [lower, *sorted(z for z in roots if lower < z < upper), upper]
-            for left, right in zip(ends[:-1], ends[1:], strict=True):
+            for left, right in itertools.pairwise(ends):
                 z = _inside(left, right)
                 activated = [(a, b) if a * z + b > 0 else (slope * a, slope * b) for a, b in units]
                 finer.append((left, right, activated))

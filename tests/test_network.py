@@ -135,6 +135,28 @@ def test_sizes_are_read_off_the_weights() -> None:
     assert network.n_hidden_layers == 2
 
 
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_patterns_are_split_by_layer(hidden: tuple[int, ...]) -> None:
+    network = random_network(2, hidden, seed=2)
+    patterns = network.patterns(np.random.default_rng(3).normal(size=(7, 2)))
+    layers = network.split_pattern(patterns)
+    assert [layer.shape for layer in layers] == [(7, width) for width in hidden]
+    if hidden:
+        np.testing.assert_array_equal(np.concatenate(layers, axis=1), patterns)
+
+
+def test_identifiable_weights_of_a_linear_model_are_those_of_factor_analysis() -> None:
+    # D S loadings and D means, less the rotations of S factors.
+    assert random_network(3, (), n_features=5).n_identifiable_weights == 5 * 3 + 5 - 3
+    assert random_network(1, (), n_features=5).n_identifiable_weights == 5 + 5
+
+
+def test_identifiable_weights_lose_one_per_hidden_unit() -> None:
+    n_weights = (2 * 4 + 4) + (4 * 3 + 3) + (3 * 5 + 5)
+    network = random_network(2, (4, 3), n_features=5)
+    assert network.n_identifiable_weights == n_weights - (4 + 3) - 1
+
+
 def test_weights_are_copied() -> None:
     coefs, intercepts = [np.ones((2, 1))], [np.zeros(2)]
     network = make_network(coefs, intercepts)

@@ -30,6 +30,11 @@ def test_kind_is_read_off_the_shape(kind: str) -> None:
     assert Noise.from_covariance(COVARIANCES[kind], 3).covariance_type == kind
 
 
+def test_number_of_parameters() -> None:
+    counts = [Noise.from_covariance(value, 3).n_parameters for value in COVARIANCES.values()]
+    assert counts == [1, 3, 6]
+
+
 def test_log_determinant(kind: str) -> None:
     noise = Noise.from_covariance(COVARIANCES[kind], 3)
     expected = np.log(np.linalg.det(as_matrix(COVARIANCES[kind])))

@@ -283,6 +283,25 @@ def test_units_that_cancel_cut_nothing(n_components: int, activation: str) -> No
     assert len(np.unique(without, axis=0)) == len(partition)
 
 
+def test_regions_are_located_by_their_pattern() -> None:
+    network = random_network(2, (6, 3), seed=5)
+    partition = build_partition(network)
+    points = latent_points(2, 400)
+    regions = partition.locate(network.patterns(points))
+    np.testing.assert_array_equal(partition.patterns[regions], network.patterns(points))
+
+
+def test_a_pattern_that_no_region_has_is_located_at_the_most_similar_one() -> None:
+    # Two equal units: no region has them on different sides.
+    network = DEGENERATE["duplicate_units"](1, "relu")
+    partition = build_partition(network)
+    for region, pattern in enumerate(partition.patterns):
+        assert pattern[0] == pattern[3]
+        impossible = pattern.copy()
+        impossible[3] = not impossible[3]
+        assert partition.locate(impossible[None]).tolist() == [region]
+
+
 SMALL_NETWORKS = [
     (1, (3,), 11),
     (1, (4, 3), 12),

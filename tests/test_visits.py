@@ -125,7 +125,7 @@ def test_some_moments_of_the_reference_are_impossible() -> None:
         )
         for case in CASES
     )
-    assert n_impossible == 2
+    assert n_impossible == 4
 
 
 LINES = [case for case in CASES if case.values[0]["n_components"] == 1]
@@ -133,7 +133,7 @@ LINES = [case for case in CASES if case.values[0]["n_components"] == 1]
 
 @pytest.mark.parametrize("case", LINES)
 def test_one_latent_dimension_in_high_precision(case: dict[str, Any]) -> None:
-    """All points, those at 1e6 noise deviations included, where the stored moments are not sound."""
+    """All points, also those at 1e6 noise deviations whose stored moments are impossible."""
     network, rows = network_of(case), np.array(case["X"])
     visits = visit(network, case["noise_covariance"], rows)
     posterior = posterior_of(visits)
@@ -172,7 +172,7 @@ def visit_every_region(
 ) -> Everything:
     """Integrate over all regions to full relative accuracy and add up."""
     slopes, offsets = partition.maps.slopes, partition.maps.offsets
-    n_regions, n_features, n_components = slopes.shape
+    n_features, n_components = slopes.shape[1:]
     precision = np.linalg.inv(covariance)
     weighted = np.einsum("de,res->rds", precision, slopes)
     curvatures = np.eye(n_components) + np.swapaxes(slopes, 1, 2) @ weighted
@@ -256,7 +256,7 @@ def test_many_regions_are_not_all_visited(n_components: int) -> None:
     rng = np.random.default_rng(7)
     width = {1: 300, 2: 30}[n_components]
     network = random_network(n_components, (width,), activation="leaky_relu", seed=9)
-    covariance = 0.01 * np.eye(network.n_features)
+    covariance = 4e-4 * np.eye(network.n_features)
     rows = rows_around(network, covariance, 8, rng)
     partition = build_partition(network)
     noise = Noise.from_covariance(covariance, network.n_features)

@@ -33,20 +33,21 @@ from skdgn._cells.quadrature import (
     KRONROD_WEIGHTS,
     LONG_NODES,
     LONG_WEIGHTS,
-    NEGLIGIBLE_EXPONENT,
 )
 from skdgn._jit import INV_SQRT_2PI, LOG_SQRT_2PI, SQRT_HALF, kernel
 
 # Absolute error of the sum of flags over a cell, and the share of the mass it may be.
 _LOG_FLAG_ERROR = math.log(1e-14)
 _LOG_FLAG_RELATIVE_ERROR = math.log(1e-11)
+# Polyhedra closer than this are integrated from the centre, not from their nearest point.
+_NEAR = 1e-3
 # The normal tail is below 1e-19 beyond this distance.
 _FARTHEST = 9.0
 # As in `slices`, but the sections are only good to 1e-12 themselves.
 _PANEL_TOLERANCE = 1e-11
 _MOST_HALVINGS = 30
+_MOST_PANELS = 100
 _NEGLIGIBLE_SHARE = 1e-16
-_WIDEST = math.sqrt(2.0 * NEGLIGIBLE_EXPONENT)
 
 
 @kernel
@@ -230,36 +231,39 @@ def _panel(
 
 
 @kernel
-def _integrate_sections(
+def _integrate_outward(
     along: Floats,
     across: Floats,
     gaps: Floats,
     breaks: Floats,
     rho: float,
     tolerance: float,
+    elsewhere: float,
     total: Floats,
 ) -> None:
-    """Sum the panels of a polyhedron seen from its nearest point (see `slices`)."""
+    """Sum the panels at s >= 0; ``elsewhere`` is the mass already found (see `slices`)."""
     total[:] = 0.0
     sums = np.empty((4, 4))
     work = np.empty((2 * (gaps.size + 1), 5))
     pending = np.empty(_MOST_HALVINGS)
-    position = 0.0 if rho > 0.0 else -_WIDEST
+    n_panels = 0
+    position = 0.0
     next_break = 0
     while next_break < breaks.size and breaks[next_break] <= position:
         next_break += 1
     while True:
-        slope = rho + max(position, 0.0)
-        beyond = math.exp(-max(position, 0.0) * (rho + 0.5 * position)) / max(slope, 0.4)
-        if beyond <= max(_NEGLIGIBLE_SHARE * total[0, 0], 0.01 * tolerance):
+        slope = rho + position
+        beyond = math.exp(-position * (rho + 0.5 * position)) / max(slope, 0.4)
+        if beyond <= max(_NEGLIGIBLE_SHARE * (total[0, 0] + elsewhere), 0.01 * tolerance):
             break
         stop = position + 2.0 * KRONROD_RANGE / (
             slope + math.sqrt(slope * slope + 2.0 * KRONROD_RANGE)
         )
-        if next_break < breaks.size and breaks[next_break] <= stop:
+        behind_all = next_break == breaks.size
+        if not behind_all and breaks[next_break] <= stop:
             stop = breaks[next_break]
             next_break += 1
-        if stop <= position + 1e-12 * (1.0 + abs(position)):
+        if stop <= position + 1e-12 * (1.0 + position):
             continue
         pending[0] = stop
         n_pending = 1
@@ -267,18 +271,22 @@ def _integrate_sections(
         while n_pending > 0:
             end = pending[n_pending - 1]
             error = _panel(along, across, gaps, rho, position, end, work, sums)
+            n_panels += 1
             middle = 0.5 * (position + end)
-            allowed = max(_PANEL_TOLERANCE * (total[0, 0] + sums[0, 0]), 0.1 * tolerance)
-            if error <= allowed or n_pending == _MOST_HALVINGS or middle <= position:
-                total += sums
+            found = elsewhere + total[0, 0] + sums[0, 0]
+            exhausted = n_pending == _MOST_HALVINGS or n_panels > _MOST_PANELS
+            small = error <= max(_PANEL_TOLERANCE * found, 0.1 * tolerance)
+            if small or exhausted or middle <= position:
+                for a in range(4):
+                    for b in range(4):
+                        total[a, b] += sums[a, b]
                 position = end
                 n_pending -= 1
             else:
                 pending[n_pending] = middle
                 n_pending += 1
         # Behind the last vertex an empty section stays empty.
-        found = total[0, 0] > 0.0 or position > _WIDEST
-        if next_break == breaks.size and total[0, 0] == before and found:
+        if behind_all and total[0, 0] == before and (before > 0.0 or position > 1.0):
             break
 
 
@@ -311,24 +319,33 @@ def sliced_polyhedron(
     # A frame whose "normal" is the ray to the nearest point.
     frame = np.zeros(10)
     frame[0] = 1.0
-    if rho > 0.0:
+    if rho < _NEAR:
+        # Too short a ray has no direction; seen from the centre itself nothing is lost.
+        rho = 0.0
+        nearest = center
+    else:
         for s in range(3):
             frame[s] = (nearest[s] - center[s]) / rho
     fill_frame(frame)
     along, gaps = np.empty(n_facets), np.empty(n_facets)
     across = np.empty((n_facets, 2))
     n_edges = cells.edge_start[last] - cells.edge_start[first]
-    breaks = np.empty(n_facets + 2 * n_edges)
+    breaks = np.empty(3 * n_facets + 2 * n_edges)
     n_breaks = 0
     for k in range(n_facets):
         plane = cells.planes[first + k]
         along[k] = dot(plane[:3], frame[:3])
         across[k, 0] = dot(plane[:3], frame[4:7])
         across[k, 1] = dot(plane[:3], frame[7:])
-        gaps[k] = max(0.0, dot(plane[:3], nearest) - plane[3])
+        gaps[k] = dot(plane[:3], nearest) - plane[3]
+        if rho > 0.0:
+            gaps[k] = max(0.0, gaps[k])
         if abs(along[k]) > 0.5:
-            breaks[n_breaks] = -gaps[k] / along[k]
-            n_breaks += 1
+            # A steep facet crosses all that counts of the sections between these positions.
+            width = _FARTHEST * math.sqrt(across[k, 0] ** 2 + across[k, 1] ** 2)
+            for shift in (-width, 0.0, width):
+                breaks[n_breaks] = -(gaps[k] + shift) / along[k]
+                n_breaks += 1
         for e in range(cells.edge_start[first + k], cells.edge_start[first + k + 1]):
             nx, ny, offset, begin, end = cells.edges[e]
             for t in (begin, end):
@@ -347,7 +364,15 @@ def sliced_polyhedron(
     log_scale = -0.5 * rho * rho - LOG_SQRT_2PI
     tolerance = math.exp(min(0.0, log_tolerance - log_scale))
     total = np.empty((4, 4))
-    _integrate_sections(along, across, gaps, breaks, rho, tolerance, total)
+    _integrate_outward(along, across, gaps, breaks, rho, tolerance, 0.0, total)
+    if rho == 0.0:
+        # The half behind the centre, mirrored: s changes its sign.
+        behind = np.empty((4, 4))
+        mirrored = -breaks[::-1]
+        _integrate_outward(-along, across, gaps, mirrored, rho, tolerance, total[0, 0], behind)
+        for a in range(4):
+            for b in range(4):
+                total[a, b] += -behind[a, b] if (a == 1) != (b == 1) else behind[a, b]
     mass = total[0, 0]
     if mass == 0.0:
         mean[:] = nearest

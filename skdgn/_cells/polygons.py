@@ -34,6 +34,10 @@ SMALLEST_ANGLE = 1e-12
 _LOG_OWEN_ERROR = math.log(2e-15)
 # The sum is trusted if its error is below this share of the mass, or below what the caller allows.
 _LOG_OWEN_RELATIVE_ERROR = math.log(1e-12)
+# Seen from this close, a vertex's angles are off by 1e-16 over the distance.
+_NEAR_VERTEX = 1e-2
+# Polygons closer than this are integrated from the centre, not from their nearest point.
+_NEAR = 1e-3
 # Owen's T and the normal tail are below 1e-19 beyond this distance.
 _FARTHEST = 9.0
 
@@ -118,9 +122,9 @@ def interior_point(edges: Floats) -> tuple[float, float]:
         if begin > -math.inf and end < math.inf:
             t = 0.5 * (begin + end)
         elif begin > -math.inf:
-            t = begin + 1.0
+            t = begin + 1.0 + abs(begin)
         elif end < math.inf:
-            t = end - 1.0
+            t = end - 1.0 - abs(end)
         else:
             t = 0.0
         x += offset * nx + t * ny
@@ -128,7 +132,8 @@ def interior_point(edges: Floats) -> tuple[float, float]:
     if len(edges) == 0:
         return 0.0, 0.0
     if len(edges) == 1:
-        return x + edges[0, 0], y + edges[0, 1]
+        step = 1.0 + abs(edges[0, 2])
+        return x + step * edges[0, 0], y + step * edges[0, 1]
     return x / len(edges), y / len(edges)
 
 
@@ -341,6 +346,19 @@ def owen_polygon(edges: Floats, center: Floats, moments: Floats) -> float:
 
 
 @kernel
+def near_vertex(edges: Floats, center: Floats) -> bool:
+    """Tell whether the centre is so close to a vertex that its angles are lost to rounding."""
+    for e in range(len(edges)):
+        nx, ny, offset, begin, end = edges[e]
+        c = offset - nx * center[0] - ny * center[1]
+        if abs(c) < _NEAR_VERTEX:
+            shift = ny * center[0] - nx * center[1]
+            if min(abs(begin - shift), abs(end - shift)) < _NEAR_VERTEX:
+                return True
+    return False
+
+
+@kernel
 def nearest_point(edges: Floats, center: Floats) -> tuple[float, float, float]:
     """Point of the cell that is nearest to the centre, and its distance (0 if inside)."""
     best, x, y = math.inf, center[0], center[1]
@@ -375,20 +393,27 @@ def sliced_polygon(
     """
     rho, px, py = nearest
     ux, uy = 1.0, 0.0
-    if rho > 0.0:
+    if rho < _NEAR:
+        # Too short a ray has no direction; seen from the centre itself nothing is lost.
+        rho, px, py = 0.0, center[0], center[1]
+    else:
         ux, uy = (px - center[0]) / rho, (py - center[1]) / rho
     n_edges = len(edges)
     along, across, gaps = np.empty(n_edges), np.empty(n_edges), np.empty(n_edges)
-    breaks = np.empty(3 * n_edges)
+    breaks = np.empty(5 * n_edges)
     n_breaks = 0
     for e in range(n_edges):
         nx, ny, offset, begin, end = edges[e]
         along[e] = nx * ux + ny * uy
         across[e] = ny * ux - nx * uy
-        gaps[e] = max(0.0, nx * px + ny * py - offset)
+        gaps[e] = nx * px + ny * py - offset
+        if rho > 0.0:
+            gaps[e] = max(0.0, gaps[e])
         if abs(along[e]) > 0.5:
-            breaks[n_breaks] = -gaps[e] / along[e]
-            n_breaks += 1
+            # A steep edge crosses all that counts of the chords between these positions.
+            for q in (-_FARTHEST, 0.0, _FARTHEST):
+                breaks[n_breaks] = -(gaps[e] + q * across[e]) / along[e]
+                n_breaks += 1
         for t in (begin, end):
             if abs(t) < math.inf:
                 breaks[n_breaks] = ux * (offset * nx + t * ny - px) + uy * (
@@ -426,7 +451,8 @@ def polygon_moments(
         mean[:] = center
         covariance[:] = 0.0
         return -math.inf
-    if max(log_tolerance, _LOG_OWEN_RELATIVE_ERROR + log_bound) >= _LOG_OWEN_ERROR:
+    trusted = max(log_tolerance, _LOG_OWEN_RELATIVE_ERROR + log_bound) >= _LOG_OWEN_ERROR
+    if trusted and not near_vertex(edges, center):
         moments = np.empty(5)
         mass = owen_polygon(edges, center, moments)
         if mass > 0.0:

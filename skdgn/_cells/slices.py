@@ -26,7 +26,6 @@ from skdgn._cells.quadrature import (
     KRONROD_NODES,
     KRONROD_RANGE,
     KRONROD_WEIGHTS,
-    NEGLIGIBLE_EXPONENT,
 )
 from skdgn._jit import kernel
 
@@ -34,9 +33,10 @@ from skdgn._jit import kernel
 # the Kronrod sum is then better by at least three more digits (the rule of QUADPACK).
 _PANEL_TOLERANCE = 1e-12
 _MOST_HALVINGS = 40
+# On a sliver the chords' own rounding errors can exceed the tolerance; halving then never ends.
+_MOST_PANELS = 400
 # Chords whose density is below this share of the total are left out.
 _NEGLIGIBLE_SHARE = 1e-18
-_WIDEST = math.sqrt(2.0 * NEGLIGIBLE_EXPONENT)
 
 
 @kernel
@@ -90,6 +90,68 @@ def _panel(
 
 
 @kernel
+def _integrate_outward(
+    along: Floats,
+    across: Floats,
+    gaps: Floats,
+    breaks: Floats,
+    rho: float,
+    tolerance: float,
+    elsewhere: float,
+    total: Floats,
+) -> None:
+    """Sum the panels at s >= 0, the likeliest first; ``elsewhere`` is the mass already found."""
+    total[:] = 0.0
+    sums = np.empty(6)
+    n_panels = 0
+    pending = np.empty(_MOST_HALVINGS)  # ends of the panels waiting for their left half
+    position = 0.0
+    next_break = 0
+    while next_break < breaks.size and breaks[next_break] <= position:
+        next_break += 1
+    while True:
+        # What lies beyond this position has at most the mass sqrt(2 pi) exp(-exponent) / slope.
+        slope = rho + position
+        beyond = math.exp(-position * (rho + 0.5 * position)) / max(slope, 0.4)
+        if beyond <= max(_NEGLIGIBLE_SHARE * (total[0] + elsewhere), 0.01 * tolerance):
+            break
+        # The next panel ends at a vertex, or where the exponent has grown by a panel's range.
+        stop = position + 2.0 * KRONROD_RANGE / (
+            slope + math.sqrt(slope * slope + 2.0 * KRONROD_RANGE)
+        )
+        behind_all = next_break == breaks.size
+        if not behind_all and breaks[next_break] <= stop:
+            stop = breaks[next_break]
+            next_break += 1
+        lower, upper = _chord(along, across, gaps, 0.5 * (position + stop))
+        if lower < upper:
+            pending[0] = stop
+            n_pending = 1
+            while n_pending > 0:
+                end = pending[n_pending - 1]
+                if end <= position:
+                    n_pending -= 1
+                    continue
+                error = _panel(along, across, gaps, rho, position, end, sums)
+                n_panels += 1
+                middle = 0.5 * (position + end)
+                found = elsewhere + total[0] + sums[0]
+                exhausted = n_pending == _MOST_HALVINGS or n_panels > _MOST_PANELS
+                small = error <= max(_PANEL_TOLERANCE * found, 0.1 * tolerance)
+                if small or exhausted or middle <= position:
+                    for k in range(6):
+                        total[k] += sums[k]
+                    position = end
+                    n_pending -= 1
+                else:
+                    pending[n_pending] = middle
+                    n_pending += 1
+        elif behind_all:
+            break
+        position = stop
+
+
+@kernel
 def integrate_chords(
     along: Floats,
     across: Floats,
@@ -108,7 +170,7 @@ def integrate_chords(
     breaks : ndarray
         Coordinates ``s`` of the vertices and of steep edges, in ascending order.
     rho : float
-        Distance of the nearest point; 0 if the centre is inside.
+        Distance of the nearest point; 0 if all is seen from the centre.
     tolerance : float
         Absolute error of the mass that the caller can bear, with phi(rho) phi(0) taken out.
     moments : ndarray of shape (5,)
@@ -119,50 +181,18 @@ def integrate_chords(
     mass : float
         With the factor exp(-rho^2/2) / (2 pi) taken out.
     """
-    total = np.zeros(6)
-    sums = np.empty(6)
-    pending = np.empty(_MOST_HALVINGS)  # ends of the panels waiting for their left half
-    # With the centre outside, the whole polygon lies at s >= 0.
-    position = 0.0 if rho > 0.0 else -_WIDEST
-    next_break = 0
-    while next_break < breaks.size and breaks[next_break] <= position:
-        next_break += 1
-    while True:
-        # What lies beyond this position has at most the mass sqrt(2 pi) exp(-exponent) / slope.
-        slope = rho + max(position, 0.0)
-        beyond = math.exp(-max(position, 0.0) * (rho + 0.5 * position)) / max(slope, 0.4)
-        if beyond <= max(_NEGLIGIBLE_SHARE * total[0], 0.01 * tolerance):
-            break
-        # The next panel ends at a vertex, or where the exponent has grown by a panel's range.
-        stop = position + 2.0 * KRONROD_RANGE / (
-            slope + math.sqrt(slope * slope + 2.0 * KRONROD_RANGE)
+    total = np.empty(6)
+    _integrate_outward(along, across, gaps, breaks, rho, tolerance, 0.0, total)
+    if rho == 0.0:
+        # The half behind the centre, mirrored.  With the centre outside there is none.
+        behind = np.empty(6)
+        _integrate_outward(
+            -along, across, gaps, -breaks[::-1], rho, tolerance, total[0], behind
         )
-        if next_break < breaks.size and breaks[next_break] <= stop:
-            stop = breaks[next_break]
-            next_break += 1
-        lower, upper = _chord(along, across, gaps, 0.5 * (position + stop))
-        if lower < upper:
-            pending[0] = stop
-            n_pending = 1
-            while n_pending > 0:
-                end = pending[n_pending - 1]
-                if end <= position:
-                    n_pending -= 1
-                    continue
-                error = _panel(along, across, gaps, rho, position, end, sums)
-                middle = 0.5 * (position + end)
-                allowed = max(_PANEL_TOLERANCE * (total[0] + sums[0]), 0.1 * tolerance)
-                if error <= allowed or n_pending == _MOST_HALVINGS or middle <= position:
-                    for k in range(6):
-                        total[k] += sums[k]
-                    position = end
-                    n_pending -= 1
-                else:
-                    pending[n_pending] = middle
-                    n_pending += 1
-        elif next_break == breaks.size:
-            break
-        position = stop
+        behind[1] = -behind[1]
+        behind[4] = -behind[4]
+        for k in range(6):
+            total[k] += behind[k]
     if total[0] == 0.0:
         moments[:] = 0.0
         return 0.0

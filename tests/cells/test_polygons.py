@@ -12,14 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdgn._cells import Cells
-from skdgn._cells.polygons import (
-    _FARTHEST,
-    _FARTHEST_SUM,
-    _NEAR,
-    Polygons,
-    nearest_point,
-    sliced_polygon,
-)
+from skdgn._cells.polygons import Polygons, nearest_point, sliced_polygon
 from tests.cells.helpers import Integral, cell_from_halfspaces, combine, cut, integrate
 from tests.reference import masses
 
@@ -367,6 +360,7 @@ def by_chords(cell: Cells, center: np.ndarray) -> Integral:
     return Integral(float(log_mass), mean, covariance)
 
 
+# Directions of the normals, and offsets; centres move away along the first normal.
 FAMILIES = {
     "triangle": ([0.5, 2.5, 4.6], [0.0, -1.0, -0.8]),
     "thin triangle": ([0.0, 3.1, 4.7], [0.0, -0.03, -2.0]),
@@ -376,33 +370,52 @@ FAMILIES = {
     "wedge": ([-0.9, 1.1], [0.0, -0.2]),
     "blunt wedge": ([-0.1, 0.2], [0.0, -0.2]),
 }
-SWITCHES = (math.sqrt(_NEAR), _FARTHEST, _FARTHEST_SUM)
-DISTANCES = np.concatenate(
-    [np.linspace(-3.0, 15.0, 37), *(s * np.array([1 - 1e-9, 1.0, 1 + 1e-9]) for s in SWITCHES)]
-)
+
+
+def family_at(family: str, distance: float) -> tuple[Cells, np.ndarray]:
+    """Make a cell of a family, and a centre at a distance from its first edge's line."""
+    directions, offsets = FAMILIES[family]
+    normals = np.array([unit(angle) for angle in directions])
+    return cell_from_halfspaces(normals, offsets), -distance * normals[0]
+
+
+def chooses_chords(family: str, distance: float) -> bool:
+    cell, center = family_at(family, distance)
+    return integrate(cell, center).log_mass == by_chords(cell, center).log_mass
+
+
+def find_switch(family: str) -> float:
+    """Bisect for the distance beyond which the mass comes from chords."""
+    low, high = 0.0, 20.0
+    assert not chooses_chords(family, low)
+    assert chooses_chords(family, high)
+    while high - low > 1e-9:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if chooses_chords(family, middle) else (middle, high)
+    return low
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_formulas_agree_at_all_distances(family: str) -> None:
-    directions, offsets = FAMILIES[family]
-    normals = np.array([unit(angle) for angle in directions])
-    cell = cell_from_halfspaces(normals, offsets)
-    for distance in DISTANCES:
-        center = -distance * normals[0]
-        assert_close(
-            integrate(cell, center), by_chords(cell, center), abs(distance), 0.03, 2.0 * ACCURACY
-        )
+    for distance in np.linspace(-3.0, 15.0, 73):
+        cell, center = family_at(family, distance)
+        chosen, chords = integrate(cell, center), by_chords(cell, center)
+        assert_close(chosen, chords, abs(distance), 0.03, 2.0 * ACCURACY)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("distance", [0.5, *SWITCHES, 40.0])
-def test_formulas_equal_the_reference_at_switches(family: str, distance: float) -> None:
-    directions, offsets = FAMILIES[family]
-    normals = np.array([unit(angle) for angle in directions])
-    cell = cell_from_halfspaces(normals, offsets)
-    for factor in (1.0 - 1e-9, 1.0 + 1e-9):
-        center = -distance * factor * normals[0]
+def test_both_sides_of_the_switch_equal_the_reference(family: str) -> None:
+    switch = find_switch(family)
+    for distance in (switch - 2e-9, switch + 2e-9):
+        cell, center = family_at(family, distance)
         assert_close(integrate(cell, center), reference_integral(cell, center), distance, 0.03)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("distance", [2.0, 8.999999, 9.000001, 40.0])
+def test_formulas_equal_the_reference(family: str, distance: float) -> None:
+    cell, center = family_at(family, distance)
+    assert_close(integrate(cell, center), reference_integral(cell, center), distance, 0.03)
 
 
 @given(shapes(), near_centers, st.floats(-35.0, -1.0))
