@@ -1,9 +1,9 @@
 """Groups of regions, and a bound on what a whole group can contribute to a density.
 
-On region r the density of x given z is at most exp(-dist(x~, g~(r))^2 / 2) times a constant, and the prior
-mass of a group is at most one.  So a ball around the image of a group of regions, in units of the noise,
-bounds the sum of their shares: most groups are dismissed by one distance each, and the cost
-of a row does not follow the size of the partition.
+On region r the density of x given z is at most exp(-dist(x~, g~(r))^2 / 2) times a constant, and
+the prior mass of a group is at most one.  So a ball around the image of a group of regions, in
+units of the noise, bounds the sum of their shares: most groups are dismissed by one distance
+each, and the cost of a row does not follow the size of the partition.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Groups(NamedTuple):
 
 
 def group_regions(partition: Partition, conditionals: Conditionals, log_constant: float) -> Groups:
-    """Group bounded regions by sixteens; neighbours in a partition's order are neighbours in space."""
+    """Group bounded regions by sixteens; a partition lists neighbours next to each other."""
     corners = partition.cells.corners()
     bounded = np.diff(corners.start) > 0
     n_unbounded = int(np.count_nonzero(~bounded))

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from skdgn._coordinates import find_coordinates, principal_axes
 from skdgn._network import Activation, Network
@@ -43,7 +44,12 @@ ROUNDS = ((8, 5), (3, 10), (1, 25))
 # their random first layers span enough for the output layer to fit.
 WORK = 2e9
 
-# A step that improves the fit by less is the last.
+# Relative to the diagonal of the Gauss-Newton matrix; the least keeps it definite.
+FIRST_DAMPING = 1e-2
+LEAST_DAMPING = 1e-5
+
+# A step is shortened so often, and the search ends when none improves the fit by this share.
+MAX_TRIALS = 6
 TOLERANCE = 1e-4
 
 
@@ -111,11 +117,14 @@ def starting_network(
         rows = rows[sample]
     if len(hidden_layer_sizes) == 0:
         network, coordinates = _probabilistic_pca(rows, n_components, activation)
-        # Not the residuals of the coordinates below: these shrink towards zero, as posterior means.
+        # Not the residuals of the coordinates: as posterior means, these shrink towards zero.
         variances = rows.var(axis=0) - np.sum(network.coefs[-1] ** 2, axis=1)
         return Start(network, coordinates, np.maximum(variances, 0.0), sample)
-    coordinates = find_coordinates(rows, n_components, method, generator)
-    network = fit_to_coordinates(coordinates, rows, hidden_layer_sizes, activation, generator)
+    # Thousands of products too small to share: on a busy machine, threads waiting for each other
+    # would take fifty times as long.
+    with threadpool_limits(limits=1, user_api="blas"):
+        coordinates = find_coordinates(rows, n_components, method, generator)
+        network = fit_to_coordinates(coordinates, rows, hidden_layer_sizes, activation, generator)
     variances = residual_variances(network, coordinates, rows)
     return Start(network, coordinates, variances, sample)
 
@@ -170,7 +179,8 @@ def fit_to_coordinates(
         ]
         steps_left -= n_steps * len(candidates)
     best = _revive(min(candidates, key=lambda fit: fit.loss), pairs, generator)
-    return _balance(_fit_output_layer(best.hidden, activation, _Pairs(coordinates, rows)).network)
+    fit = _fit_output_layer(best.hidden, activation, _Pairs(coordinates, rows))
+    return _balance((*fit.hidden, fit.output), activation)
 
 
 class _Pairs(NamedTuple):
@@ -189,16 +199,6 @@ class _Fit(NamedTuple):
     basis: Floats  # (m, u): spans the centred features, orthonormal but for the ridge
     residuals: Floats  # (m, k)
     loss: float
-
-    @property
-    def network(self) -> Network:
-        """The same as a network."""
-        layers = (*self.hidden, self.output)
-        return Network(
-            tuple(layer[:, :-1] for layer in layers),
-            tuple(layer[:, -1] for layer in layers),
-            self.activation,
-        )
 
 
 def _average_neighbors(coordinates: Floats, rows: Floats) -> _Pairs:
@@ -238,7 +238,7 @@ def _random_hidden_layers(
     """Draw hidden layers whose kinks lie where the data are.
 
     Each unit looks in a random direction and has its kink at a quantile of what it sees; the
-    quantiles of a layer are spread evenly, so that no unit is dead and no two are alike.
+    quantiles of a layer are spread evenly, so that few units are dead and no two are alike.
     """
     layers = []
     values = latent
@@ -247,14 +247,15 @@ def _random_hidden_layers(
             # There are only two directions: take turns, lest a stretch sees one kind only.
             directions = (-1.0) ** np.arange(width)[:, None]
             spots = (np.arange(width) + generator.uniform(size=width)) / width
-            # Quantiles count from the end the unit looks away from.
+            # A unit that looks left counts quantiles from the right.
             spots = np.where(directions[:, 0] > 0, spots, 1.0 - spots)
         else:
             directions = generator.standard_normal((width, values.shape[1]))
             directions /= _positive(values.std(axis=0))
             spots = (generator.permutation(width) + generator.uniform(size=width)) / width
         seen = np.sort(values @ directions.T, axis=0)
-        kinks = seen[(spots * len(seen)).astype(np.intp), np.arange(width)]
+        ranks = np.minimum((spots * len(seen)).astype(np.intp), len(seen) - 1)
+        kinks = seen[ranks, np.arange(width)]
         values = activation(values @ directions.T - kinks)
         scales = _positive(values.std(axis=0))
         values /= scales
@@ -299,6 +300,8 @@ def _revive(fit: _Fit, pairs: _Pairs, generator: np.random.Generator) -> _Fit:
     layers = [layer.copy() for layer in fit.hidden]
     for index, (inputs, slopes) in enumerate(zip(fit.inputs, fit.slopes, strict=True)):
         dead = ~slopes.any(axis=0)
+        if not dead.any():
+            continue
         layers[index][dead] = _random_hidden_layers(
             inputs[:, :-1], (int(dead.sum()),), fit.activation, generator
         )[0]
@@ -309,20 +312,21 @@ def _revive(fit: _Fit, pairs: _Pairs, generator: np.random.Generator) -> _Fit:
 
 def _improve(fit: _Fit, pairs: _Pairs, n_steps: int) -> _Fit:
     """Take damped Gauss-Newton steps in the hidden layers."""
-    damping = 1e-2
+    damping = FIRST_DAMPING
     for _ in range(n_steps):
-        matrix, gradient = _step_system(fit)
-        scales = np.diagonal(matrix).copy()
-        # A dead unit has no slope at all; without a floor the system would be singular.
-        scales = np.maximum(scales, 1e-8 * scales.max())
-        if not scales.max() > 0.0:
-            break
+        matrix, descent = _step_system(fit)
+        scales = np.diagonal(matrix)
+        largest = scales.max()
+        if largest == 0.0:
+            break  # no hidden weight changes anything: the targets are constant
+        # What a weight that changes nothing is damped by: its row of the matrix is zero.
+        scales = np.maximum(scales, 1e-6 * largest)
         trial = fit
-        for _ in range(6):
+        for _ in range(MAX_TRIALS):
             damped = matrix.copy()
             damped[np.diag_indices_from(damped)] += damping * scales
             factor = scipy.linalg.cho_factor(damped, lower=True, check_finite=False)
-            step = scipy.linalg.cho_solve(factor, gradient, check_finite=False)
+            step = scipy.linalg.cho_solve(factor, descent, check_finite=False)
             trial = _fit_output_layer(_add(fit.hidden, step), fit.activation, pairs)
             if trial.loss < fit.loss:
                 break
@@ -331,7 +335,7 @@ def _improve(fit: _Fit, pairs: _Pairs, n_steps: int) -> _Fit:
             break
         gain = 1.0 - trial.loss / fit.loss
         fit = trial
-        damping = max(damping / 3.0, 1e-7)
+        damping = max(damping / 3.0, LEAST_DAMPING)
         if gain < TOLERANCE:
             break
     return fit
@@ -358,9 +362,9 @@ def _step_system(fit: _Fit) -> tuple[Floats, Floats]:
             downstream = downstream @ fit.hidden[layer][:, :-1]
     jacobian = np.concatenate(blocks, axis=2)  # (k, m, p)
     jacobian -= jacobian.mean(axis=1, keepdims=True)
-    taken_up = (fit.basis.T @ jacobian).reshape(-1, jacobian.shape[2])
-    flat = jacobian.reshape(-1, jacobian.shape[2])
-    return flat.T @ flat - taken_up.T @ taken_up, flat.T @ fit.residuals.T.ravel()
+    jacobian -= fit.basis @ (fit.basis.T @ jacobian)
+    jacobian = jacobian.reshape(n_targets * n_pairs, -1)
+    return jacobian.T @ jacobian, jacobian.T @ fit.residuals.T.ravel()
 
 
 def _add(hidden: tuple[Floats, ...], step: Floats) -> tuple[Floats, ...]:
@@ -372,30 +376,23 @@ def _add(hidden: tuple[Floats, ...], step: Floats) -> tuple[Floats, ...]:
     )
 
 
-def _balance(network: Network) -> Network:
+def _balance(layers: Sequence[Floats], activation: Activation) -> Network:
     """Rescale each hidden unit so that its weights have one size before and behind it.
 
     Positive factors pass through the activation, so the function stays the same.
     """
-    layers = [
-        np.column_stack([coef, intercept])
-        for coef, intercept in zip(network.coefs, network.intercepts, strict=True)
-    ]
+    layers = [layer.copy() for layer in layers]
     for _ in range(20):  # a unit's scale depends on its neighbours': sweep until settled
         for before, behind in itertools.pairwise(layers):
             sizes_before = np.linalg.norm(before, axis=1)
             sizes_behind = np.linalg.norm(behind[:, :-1], axis=0)
-            alive = (sizes_before > 0.0) & (sizes_behind > 0.0)
-            factors = np.sqrt(
-                np.where(alive, sizes_behind, 1.0) / np.where(alive, sizes_before, 1.0)
-            )
+            idle = (sizes_before == 0.0) | (sizes_behind == 0.0)
+            sizes_before[idle] = sizes_behind[idle] = 1.0
+            factors = np.sqrt(sizes_behind / sizes_before)
             before *= factors[:, None]
             behind[:, :-1] /= factors
-    return Network(
-        tuple(layer[:, :-1] for layer in layers),
-        tuple(layer[:, -1] for layer in layers),
-        network.activation,
-    )
+    coefs = tuple(np.ascontiguousarray(layer[:, :-1]) for layer in layers)
+    return Network(coefs, tuple(layer[:, -1].copy() for layer in layers), activation)
 
 
 def _probabilistic_pca(

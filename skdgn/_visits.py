@@ -1,9 +1,9 @@
 """Which regions matter for a row, and the Gaussian integrals over them.
 
 The share of region r in p(x) is its evidence times the Gaussian's mass on it, and
-``log mass <= -max(0, c)^2 / 2`` with ``c`` the largest distance by which the conditional mean lies outside
-a facet: a bound that costs a few products.  Groups of regions are dismissed together where they
-can be; the others are visited by descending bound until the bound is below rounding.
+``log mass <= -max(0, c)^2 / 2`` with ``c`` the largest distance by which the conditional mean
+lies outside a facet: a bound that costs a few products.  Groups of regions are dismissed together
+where they can be; the others are visited by descending bound until the bound is below rounding.
 """
 
 from __future__ import annotations

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from skdgn._cells._interface import Cells, Corners, Facets, Pieces, integrate_cell
 import skdgn._cells.flags  # noqa: F401  (registers the integral over polyhedra)
+from skdgn._cells._interface import Cells, Corners, Facets, Pieces, integrate_cell
 from skdgn._cells.integrals import CellIntegrals, integrate_gaussian
 from skdgn._cells.intervals import Intervals
 from skdgn._cells.polygons import Polygons
 from skdgn._cells.polyhedra import Polyhedra
+from skdgn._cells.polytopes import Polytopes
 
 
 def whole_space(n_dimensions: int) -> Cells:
@@ -16,7 +17,9 @@ def whole_space(n_dimensions: int) -> Cells:
         return Intervals.whole_space(n_dimensions)
     if n_dimensions == 2:
         return Polygons.whole_space(n_dimensions)
-    return Polyhedra.whole_space(n_dimensions)
+    if n_dimensions == 3:
+        return Polyhedra.whole_space(n_dimensions)
+    return Polytopes.whole_space(n_dimensions)
 
 
 __all__ = [

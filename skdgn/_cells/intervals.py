@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from skdgn._cells._interface import (
     THINNEST_PIECE,
     Corners,
@@ -123,8 +124,8 @@ def gaussian_integrals(lower: float, upper: float) -> tuple[float, float, float,
     """Integrate exp(-t^2/2) and its first two moments over [lower, upper].
 
     Returns the point ``nearest`` to zero in the interval and the integrals of 1, v and v^2 times
-    exp(-nearest v - v^2/2) over ``v = t - nearest``.  With the large factor exp(-nearest^2/2) taken out
-    and moments about the nearest point, slivers and tails keep their relative accuracy.
+    exp(-nearest v - v^2/2) over ``v = t - nearest``.  With the large factor exp(-nearest^2/2)
+    taken out and moments about the nearest point, slivers and tails keep their relative accuracy.
     """
     if lower > 0.0:
         zeroth, first, second = _one_sided(lower, upper)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from skdgn._cells._interface import (
     LOG_NEGLIGIBLE_SHARE,
     THINNEST_PIECE,
@@ -310,7 +311,8 @@ def owen_polygon(edges: Floats, center: Floats, moments: Floats) -> float:
         mass = 1[centre inside] - sum sign(-c) (T(|c|, b/|c|) - T(|c|, a/|c|))
         int y phi = sum f0 n,    int y y' phi = mass I + sum sym((f0 c n + f1 d) n').
 
-    Fills the unnormalised moments (y0, y1, y0 y0, y0 y1, y1 y1) about the centre and returns the mass.
+    Fills the unnormalised moments (y0, y1, y0 y0, y0 y1, y1 y1) about the centre and returns the
+    mass.
     """
     inside = True
     mass, y0, y1, y00, y01, y11 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -388,8 +390,8 @@ def sliced_polygon(
 ) -> float:
     """Integrate N(center, I) over a polygon by chords: slower, accurate for any mass.
 
-    Fills mean and covariance of the truncated Gaussian, in the polygon's own coordinates, and returns
-    the log mass.
+    Fills mean and covariance of the truncated Gaussian, in the polygon's own coordinates, and
+    returns the log mass.
     """
     rho, px, py = nearest
     ux, uy = 1.0, 0.0

@@ -5,19 +5,19 @@ one cannot be decided in floating point.  All geometry is one question instead, 
 small quadratic program (`nearest_point`): which point with ``rows @ x >= bounds`` is nearest to the
 origin?
 
-**Splitting.**  A cell ``{z : n . z >= o}`` is the slice at height 1 of a cone in one dimension more,
+**Splitting.** A cell ``{z : n . z >= o}`` is the slice at height 1 of a cone in one dimension more,
 ``{(z, h) : n . z - o h >= 0, h >= 0}``.  With rows scaled to unit length, the shortest ``x`` with
 ``rows @ x >= 1`` points to the centre of the widest ball in the cone, and the ball's radius is
-``1 / |x|``, as a share of the distance of its centre from the apex (``sqrt(1 + |z|^2)`` at height 1).
-What contains no ball of radius `THINNEST_PIECE` counts as empty, and that is all there is to it: a
-hyperplane crosses a cell if neither side is empty; a facet is redundant if nothing lies
-beyond it and within the others.  Hence the guarantee, whatever the degeneracies (parallel, equal or
-concurrent hyperplanes, unbounded cells, cells that contain lines): every piece that contains
+``1 / |x|``, as a share of the distance of its centre from the apex (``sqrt(1 + |z|^2)`` at height
+1). What contains no ball of radius `THINNEST_PIECE` counts as empty, and that is all there is to
+it: a hyperplane crosses a cell if neither side is empty; a facet is redundant if nothing lies
+beyond it and within the others.  Hence the guarantee, whatever the degeneracies (parallel, equal
+or concurrent hyperplanes, unbounded cells, cells that contain lines): every piece that contains
 such a ball is found, no piece is found twice, none is empty, and what is thinner stays with its
 neighbour.  (cddlib in floating point takes 1e-7 for zero, and a hundred times as long.)
 
-**Integrals** are sums over weighted quasi-random points and come with an estimate of their error: see
-`integrate_with_error`.
+**Integrals** are sums over weighted quasi-random points and come with an estimate of their error:
+see `integrate_with_error`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from skdgn._jit import LOG_SQRT_2PI, SQRT_HALF, erfcx, kernel, ndtri
 
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 
-# A row nearer to the span of other rows depends on them: ten times less than what counts as a piece,
-# a hundred times more than rounding.
+# A row nearer to the span of other rows depends on them: ten times less than what counts as a
+# piece, a hundred times more than rounding.
 _DEPENDENT = 0.1 * THINNEST_PIECE
 # A halfspace is violated by more than this, relative to the terms of its inequality, or not at all.
 _ROUNDING = 1e-14
@@ -83,7 +83,7 @@ _N_SHIFTS = 8
 _N_STRATA = 2
 _FEWEST_POINTS = 4
 _ENOUGH_POINTS = 16
-_MOST_POINTS = 64
+_MOST_POINTS = 32
 _RELATIVE_ERROR = 2e-3
 _MOST_DIMENSIONS = 33
 
@@ -205,7 +205,7 @@ def _dot(x: Floats, y: Floats) -> float:
 def _orthogonalize(
     row: Floats, basis: Floats, n_basis: int, coordinates: Floats, across: Floats
 ) -> float:
-    """Write a row as ``coordinates @ basis[:n_basis] + across``; return the length of the latter."""
+    """Write row = ``coordinates @ basis[:n_basis] + across``; return the length of the latter."""
     for s in range(row.size):
         across[s] = row[s]
     for i in range(n_basis):
@@ -237,8 +237,8 @@ def nearest_point(
     farthest : float
         Largest distance of interest.
     point, multipliers : ndarray of shape (n,) and (k,)
-        Filled with the point and with numbers >= 0 such that ``point = multipliers @ rows``; those of
-        halfspaces with the point in their interior are zero.
+        Filled with the point and with numbers >= 0 such that ``point = multipliers @ rows``;
+        those of halfspaces with the point in their interior are zero.
 
     Returns
     -------
@@ -464,11 +464,11 @@ def _cut(
 class _Proposals(NamedTuple):
     """How to draw points of a cell, coordinate after coordinate.
 
-    Coordinates are displacements v from the cell's nearest point, along an orthonormal basis.  Facet
-    k is ``coefficients[k] @ v >= -gaps[k]``; its coefficients beyond ``decided[k]`` are zero.
-    The Gaussian is ``exp(-pull @ v - v @ v / 2)``, up to a factor; coordinate i is drawn from
-    ``exp(slope v[i] - precisions[i] v[i]^2 / 2)``, ``slope = slopes[i, :i] @ v[:i] + slopes[i, i]``,
-    truncated to the facets that it decides.
+    Coordinates are displacements v from the cell's nearest point, along an orthonormal basis.
+    Facet k is ``coefficients[k] @ v >= -gaps[k]``; its coefficients beyond ``decided[k]`` are
+    zero. The Gaussian is ``exp(-pull @ v - v @ v / 2)``, up to a factor; coordinate i is drawn
+    from ``exp(slope v[i] - precisions[i] v[i]^2 / 2)``, ``slope = slopes[i, :i] @ v[:i] +
+    slopes[i, i]``, truncated to the facets that it decides.
     """
 
     coefficients: Floats  # (k, d)
@@ -512,16 +512,17 @@ def _approximate(
 ) -> None:
     """Approximate a truncated Gaussian by expectation propagation.
 
-    The density is ``exp(-p . v - v . v / 2)`` where all ``normals @ v >= -gaps``.  Each of the halfspaces is
-    replaced by ``exp(slope t - precision t^2 / 2)`` of its ``t = normal . v`` (its *site*) such that mean and
-    variance of ``t`` do not change when any one site is replaced by its halfspace.
+    The density is ``exp(-p . v - v . v / 2)`` where all ``normals @ v >= -gaps``.  Each of the
+    halfspaces is replaced by ``exp(slope t - precision t^2 / 2)`` of its ``t = normal . v`` (its
+    *site*) such that mean and variance of ``t`` do not change when any one site is replaced by
+    its halfspace.
 
     Parameters
     ----------
     normals, gaps : ndarray of shape (k, S) and (k,)
     slopes, precisions : ndarray of shape (k,)
-        The sites.  On entry, slopes are the multipliers of the nearest point, ``p = slopes @ normals``, which
-        is what they are in the far tail; precisions need no value.
+        The sites.  On entry, slopes are the multipliers of the nearest point, ``p = slopes @
+        normals``, which is what they are in the far tail; precisions need no value.
     location : ndarray of shape (S,)
         Filled with the mean of the approximation.
     """
@@ -693,8 +694,8 @@ def _tail_quantile(start: float, stop: float, uniform: float) -> float:
 def _truncated_moments(lower: float, upper: float) -> tuple[float, float, float, float]:
     """Integrate exp(-t^2/2) over an interval.
 
-    Returns the point ``nearest`` to zero, the integral divided by exp(-nearest^2/2), the mean relative
-    to the nearest point, and the variance.
+    Returns the point ``nearest`` to zero, the integral divided by exp(-nearest^2/2), the mean
+    relative to the nearest point, and the variance.
     """
     nearest = min(max(0.0, lower), upper)
     if nearest == 0.0 or abs(nearest) > _TAIL or upper - lower < _NARROW:

@@ -186,9 +186,7 @@ def integrate_chords(
     if rho == 0.0:
         # The half behind the centre, mirrored.  With the centre outside there is none.
         behind = np.empty(6)
-        _integrate_outward(
-            -along, across, gaps, -breaks[::-1], rho, tolerance, total[0], behind
-        )
+        _integrate_outward(-along, across, gaps, -breaks[::-1], rho, tolerance, total[0], behind)
         behind[1] = -behind[1]
         behind[4] = -behind[4]
         for k in range(6):

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from skdgn._cells import integrate_gaussian, whole_space
-from skdgn._cells import simplices
+from skdgn._cells import integrate_gaussian, simplices, whole_space
 from skdgn._cells.flags import (
     flag_polyhedron,
     nearest_in_polyhedron,
