@@ -133,7 +133,7 @@ class PiecewiseAffineDGN(
     >>> model.weights_
     array([0.5, 0.5])
     >>> model.score_samples([[1.0, 2.0], [-1.0, 1.0]]).round(6)
-    array([ 0.422...
+    array([ -0.840012, -90.360456])
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

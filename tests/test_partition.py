@@ -291,15 +291,15 @@ def test_regions_are_located_by_their_pattern() -> None:
     np.testing.assert_array_equal(partition.patterns[regions], network.patterns(points))
 
 
-def test_a_pattern_that_no_region_has_is_located_at_the_most_similar_one() -> None:
-    # Two equal units: no region has them on different sides.
-    network = DEGENERATE["duplicate_units"](1, "relu")
-    partition = build_partition(network)
-    for region, pattern in enumerate(partition.patterns):
+def test_a_pattern_that_no_region_has_is_located_at_one_of_the_most_similar() -> None:
+    # Units 0 and 3 are equal: no region has them on different sides, but some are one unit away.
+    partition = build_partition(DEGENERATE["duplicate_units"](1, "relu"))
+    for pattern in partition.patterns:
         assert pattern[0] == pattern[3]
         impossible = pattern.copy()
         impossible[3] = not impossible[3]
-        assert partition.locate(impossible[None]).tolist() == [region]
+        (found,) = partition.locate(impossible[None])
+        assert np.count_nonzero(partition.patterns[found] != impossible) == 1
 
 
 SMALL_NETWORKS = [

@@ -46,7 +46,7 @@ _FARTHEST = 9.0
 # As in `slices`, but the sections are only good to 1e-12 themselves.
 _PANEL_TOLERANCE = 1e-11
 _MOST_HALVINGS = 30
-_MOST_PANELS = 100
+_MOST_PANELS = 60
 _NEGLIGIBLE_SHARE = 1e-16
 
 
@@ -246,7 +246,6 @@ def _integrate_outward(
     sums = np.empty((4, 4))
     work = np.empty((2 * (gaps.size + 1), 5))
     pending = np.empty(_MOST_HALVINGS)
-    n_panels = 0
     position = 0.0
     next_break = 0
     while next_break < breaks.size and breaks[next_break] <= position:
@@ -267,6 +266,7 @@ def _integrate_outward(
             continue
         pending[0] = stop
         n_pending = 1
+        n_panels = 0
         before = total[0, 0]
         while n_pending > 0:
             end = pending[n_pending - 1]

@@ -397,7 +397,16 @@ def sliced_polygon(
     ux, uy = 1.0, 0.0
     if rho < _NEAR:
         # Too short a ray has no direction; seen from the centre itself nothing is lost.
+        # Along the bisector of a vertex close by, chords grow evenly to both sides.
         rho, px, py = 0.0, center[0], center[1]
+        vx, vy = 0.0, 0.0
+        for e in range(len(edges)):
+            if abs(edges[e, 2] - edges[e, 0] * px - edges[e, 1] * py) < _NEAR_VERTEX:
+                vx += edges[e, 0]
+                vy += edges[e, 1]
+        length = math.sqrt(vx * vx + vy * vy)
+        if length > 0.1:
+            ux, uy = vx / length, vy / length
     else:
         ux, uy = (px - center[0]) / rho, (py - center[1]) / rho
     n_edges = len(edges)

@@ -43,6 +43,7 @@ from skdgn._cells.intervals import gaussian_integrals
 from skdgn._jit import LOG_SQRT_2PI, SQRT_HALF, erfcx, kernel, ndtri
 
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
+_TINY = 1e-300
 
 # A row nearer to the span of other rows depends on them: ten times less than what counts as a
 # piece, a hundred times more than rounding.
@@ -60,7 +61,7 @@ _REACH = 8.0
 # Expectation propagation ends when no site's precision changes by more than this, relative to the
 # approximation's, or after so many sweeps.  It only has to give good proposals.
 _SITE_CHANGE = 0.01
-_MOST_SWEEPS = 20
+_MOST_SWEEPS = 50
 # A site that cuts off less than 1e-9 is left out.
 _NO_CUT = -6.0
 # Beyond this distance the asymptotic form of the normal tail is good enough for a site.
@@ -576,15 +577,15 @@ def _truncate(cut: float) -> tuple[float, float]:
 
 
 @kernel
-def _choose_basis(
-    normals: Floats, precisions: Floats, basis: Floats, coefficients: Floats, decided: Integers
-) -> int:
-    """Orthogonalise the normals of the facets, those that cut most first.
+def _choose_axes(normals: Floats, urgencies: Floats, decided: Integers) -> tuple[Floats, Floats]:
+    """Orthogonalise the normals of the facets, the most urgent first.
 
-    Fills the basis, the normals' coefficients in it and the last coordinate that each depends on.
-    Returns the number of coordinates on which any facet depends.
+    Returns orthonormal axes, as many as the facets depend on, and the coefficients of the normals
+    along them; fills the last axis that each facet depends on.
     """
     n_facets, n_dimensions = normals.shape
+    axes = np.empty((n_dimensions, n_dimensions))
+    coefficients = np.zeros((n_facets, n_dimensions))
     rest = normals.copy()
     scratch = np.empty(n_dimensions)
     for k in range(n_facets):
@@ -593,28 +594,27 @@ def _choose_basis(
     while rank < n_dimensions:
         most, chosen = -1.0, -1
         for k in range(n_facets):
-            score = precisions[k] * math.sqrt(_dot(rest[k], rest[k]))
+            score = urgencies[k] * math.sqrt(_dot(rest[k], rest[k]))
             if decided[k] < 0 and score > most:
                 most, chosen = score, k
         if chosen < 0:
             break
-        length = _orthogonalize(normals[chosen], basis, rank, scratch, basis[rank])
+        length = _orthogonalize(normals[chosen], axes, rank, scratch, axes[rank])
         for s in range(n_dimensions):
-            basis[rank, s] /= length
+            axes[rank, s] /= length
         for k in range(n_facets):
-            coefficients[k, rank] = 0.0
             if decided[k] < 0:
-                along = _dot(basis[rank], normals[k])
+                along = _dot(axes[rank], normals[k])
                 coefficients[k, rank] = along
                 for s in range(n_dimensions):
-                    rest[k, s] -= along * basis[rank, s]
+                    rest[k, s] -= along * axes[rank, s]
                 if k == chosen or _dot(rest[k], rest[k]) < _DEPENDENT * _DEPENDENT:
                     decided[k] = rank
         rank += 1
     for k in range(n_facets):
         if decided[k] < 0:
             decided[k] = rank - 1
-    return rank
+    return axes[:rank].copy(), coefficients[:, :rank].copy()
 
 
 @kernel
@@ -929,7 +929,10 @@ def _integrate_by_points(
             break
         n_points *= 2
     if total == 0.0:
-        return -math.inf, math.inf
+        # No point has hit the cell, which is thinner than the approximation has digits.
+        for i in range(rank):
+            mean[i] = 0.0
+        return -math.inf, 1.0
     m = 0
     for i in range(rank):
         mean[i] = _moment(sums, m, n_all) * n_all / total
@@ -1033,12 +1036,22 @@ def integrate_with_error(
         return -math.inf, 0.0
 
     normals, gaps, site_slopes = _facets_within_reach(normals, bounds, nearest, multipliers)
+    # Coordinates along the nearest facets' normals, for the approximation: thin cells keep their
+    # digits.  Then along the normals of those that cut most, for the points.
     site_precisions, location = np.empty(gaps.size), np.empty(n_dimensions)
-    _approximate(normals, gaps, site_slopes, site_precisions, location)
-    basis = np.empty((n_dimensions, n_dimensions))
-    coefficients = np.empty((gaps.size, n_dimensions))
+    for k in range(gaps.size):
+        site_precisions[k] = 1.0 / (gaps[k] + _TINY)
     decided = np.empty(gaps.size, dtype=np.intp)
-    rank = _choose_basis(normals, site_precisions, basis, coefficients, decided)
+    axes, coordinates = _choose_axes(normals, site_precisions, decided)
+    _approximate(coordinates, gaps, site_slopes, site_precisions, location[: len(axes)])
+    turn, coefficients = _choose_axes(coordinates, site_precisions, decided)
+    rank = len(turn)
+    basis = np.zeros((rank, n_dimensions))
+    for i in range(rank):
+        for j in range(len(axes)):
+            for s in range(n_dimensions):
+                basis[i, s] += turn[i, j] * axes[j, s]
+
     log_mass, error = 0.0, 0.0
     if rank < n_dimensions:  # what no facet depends on has variance 1
         for s in range(n_dimensions):
@@ -1048,17 +1061,12 @@ def integrate_with_error(
                     spread[s, t] -= basis[i, s] * basis[i, t]
     if rank > 0:
         proposals = _Proposals(
-            coefficients[:, :rank],
-            gaps,
-            decided,
-            np.empty(rank),
-            np.empty((rank, rank)),
-            np.empty(rank),
+            coefficients, gaps, decided, np.empty(rank), np.empty((rank, rank)), np.empty(rank)
         )
         turned_mean, turned_covariance = np.empty(rank), np.zeros((rank, rank))
         for i in range(rank):
             proposals.pull[i] = _dot(basis[i], nearest)
-            turned_mean[i] = _dot(basis[i], location)
+            turned_mean[i] = _dot(turn[i], location[: len(axes)])
         _look_ahead(proposals, site_slopes, site_precisions, turned_mean)
         log_scale = -0.5 * distance * distance - rank * LOG_SQRT_2PI
         log_integral, error = _integrate_by_points(

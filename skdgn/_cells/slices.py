@@ -31,10 +31,13 @@ from skdgn._jit import kernel
 
 # A panel is accepted when its Gauss and Kronrod sums differ by less than this share of the total:
 # the Kronrod sum is then better by at least three more digits (the rule of QUADPACK).
-_PANEL_TOLERANCE = 1e-12
+_PANEL_TOLERANCE = 1e-13
 _MOST_HALVINGS = 40
 # On a sliver the chords' own rounding errors can exceed the tolerance; halving then never ends.
-_MOST_PANELS = 400
+# So many panels between two breaks are enough for anything else.
+_MOST_PANELS = 120
+# Breaks closer than this are one: they differ by rounding errors.
+_CLOSEST_BREAKS = 1e-14
 # Chords whose density is below this share of the total are left out.
 _NEGLIGIBLE_SHARE = 1e-18
 
@@ -103,7 +106,6 @@ def _integrate_outward(
     """Sum the panels at s >= 0, the likeliest first; ``elsewhere`` is the mass already found."""
     total[:] = 0.0
     sums = np.empty(6)
-    n_panels = 0
     pending = np.empty(_MOST_HALVINGS)  # ends of the panels waiting for their left half
     position = 0.0
     next_break = 0
@@ -123,10 +125,13 @@ def _integrate_outward(
         if not behind_all and breaks[next_break] <= stop:
             stop = breaks[next_break]
             next_break += 1
+            if stop <= position + _CLOSEST_BREAKS:
+                continue
         lower, upper = _chord(along, across, gaps, 0.5 * (position + stop))
         if lower < upper:
             pending[0] = stop
             n_pending = 1
+            n_panels = 0
             while n_pending > 0:
                 end = pending[n_pending - 1]
                 if end <= position:

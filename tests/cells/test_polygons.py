@@ -386,7 +386,7 @@ def chooses_chords(family: str, distance: float) -> bool:
 
 def find_switch(family: str) -> float:
     """Bisect for the distance beyond which the mass comes from chords."""
-    low, high = 0.0, 20.0
+    low, high = 0.25, 20.0
     assert not chooses_chords(family, low)
     assert chooses_chords(family, high)
     while high - low > 1e-9:
