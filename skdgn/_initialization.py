@@ -40,6 +40,10 @@ RIDGE = 1e-4
 # How many candidates enter a round, and how many steps each is given.
 ROUNDS = ((8, 5), (3, 10), (1, 25))
 
+# How many of the last fits are compared on all rows, and how many steps the best is given there.
+MAX_FINALISTS = 4
+LAST_STEPS = 4
+
 # Multiplications, for a few tenths of a second. Wide networks exhaust them early, and need less:
 # their random first layers span enough for the output layer to fit.
 WORK = 2e9
@@ -51,6 +55,11 @@ LEAST_DAMPING = 1e-5
 # A step is shortened so often, and the search ends when none improves the fit by this share.
 MAX_TRIALS = 6
 TOLERANCE = 1e-4
+
+
+# Thousands of products too small to share: on a busy machine, threads waiting for each other would
+# take fifty times as long.
+one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
 
 
 class Start(NamedTuple):
@@ -67,6 +76,7 @@ def starting_methods(n_components: int) -> tuple[str, ...]:
     return ("tree", "isomap", "pca") if n_components == 1 else ("isomap", "pca")
 
 
+@one_thread
 def starting_network(
     rows: Floats,
     n_components: int,
@@ -120,11 +130,8 @@ def starting_network(
         # Not the residuals of the coordinates: as posterior means, these shrink towards zero.
         variances = rows.var(axis=0) - np.sum(network.coefs[-1] ** 2, axis=1)
         return Start(network, coordinates, np.maximum(variances, 0.0), sample)
-    # Thousands of products too small to share: on a busy machine, threads waiting for each other
-    # would take fifty times as long.
-    with threadpool_limits(limits=1, user_api="blas"):
-        coordinates = find_coordinates(rows, n_components, method, generator)
-        network = fit_to_coordinates(coordinates, rows, hidden_layer_sizes, activation, generator)
+    coordinates = find_coordinates(rows, n_components, method, generator)
+    network = fit_to_coordinates(coordinates, rows, hidden_layer_sizes, activation, generator)
     variances = residual_variances(network, coordinates, rows)
     return Start(network, coordinates, variances, sample)
 
@@ -134,6 +141,7 @@ def residual_variances(network: Network, coordinates: Floats, rows: Floats) -> F
     return np.mean((rows - network.forward(coordinates)) ** 2, axis=0)
 
 
+@one_thread
 def fit_to_coordinates(
     coordinates: Floats,
     rows: Floats,
@@ -149,37 +157,9 @@ def fit_to_coordinates(
     are searched, by Levenberg-Marquardt steps on what the output layer leaves unexplained (variable
     projection, Kaufman's form: `_step_system`).
     """
-    pairs = _average_neighbors(coordinates, rows)
-    if rows.shape[1] > MAX_TARGETS:
-        # Squared error is blind to rotations, and neighbours' averages vary in few directions.
-        axes, _ = principal_axes(pairs.targets, MAX_TARGETS)
-        pairs = _Pairs(pairs.latent, pairs.targets @ axes)
-
-    n_parameters, fan_in = 0, coordinates.shape[1]
-    for width in hidden_layer_sizes:
-        n_parameters, fan_in = n_parameters + width * (fan_in + 1), width
-    work_per_step = n_parameters**2 * (pairs.targets.size + n_parameters / 3)
-    steps_left = int(WORK / work_per_step)
-
-    candidates = [
-        _fit_output_layer(
-            _random_hidden_layers(pairs.latent, hidden_layer_sizes, activation, generator),
-            activation,
-            pairs,
-        )
-        for _ in range(ROUNDS[0][0])
-    ]
-    for n_candidates, n_steps in ROUNDS:
-        candidates.sort(key=lambda fit: fit.loss)
-        n_affordable = max(1, steps_left // (2 * n_steps))
-        candidates = candidates[: min(n_candidates, n_affordable)]
-        n_steps = min(n_steps, steps_left // len(candidates))
-        candidates = [
-            _improve(_revive(fit, pairs, generator), pairs, n_steps) for fit in candidates
-        ]
-        steps_left -= n_steps * len(candidates)
-    best = _revive(min(candidates, key=lambda fit: fit.loss), pairs, generator)
-    fit = _fit_output_layer(best.hidden, activation, _Pairs(coordinates, rows))
+    pairs = _Pairs(coordinates, rows)
+    hidden = _search_hidden_layers(pairs, hidden_layer_sizes, activation, generator)
+    fit = _fit_output_layer(hidden, activation, pairs)
     return _balance((*fit.hidden, fit.output), activation)
 
 
@@ -201,11 +181,57 @@ class _Fit(NamedTuple):
     loss: float
 
 
-def _average_neighbors(coordinates: Floats, rows: Floats) -> _Pairs:
-    """Average coordinates and rows over groups of neighbours in latent space.
+def _search_hidden_layers(
+    pairs: _Pairs,
+    hidden_layer_sizes: Sequence[int],
+    activation: Activation,
+    generator: np.random.Generator,
+) -> tuple[Floats, ...]:
+    """Grow candidates from random hidden layers, in rounds of fewer candidates and more steps."""
+    averages = _average_neighbors(pairs)
+    if pairs.targets.shape[1] > MAX_TARGETS:
+        # Squared error is blind to rotations, and neighbours' averages vary in few directions.
+        axes, _ = principal_axes(averages.targets, MAX_TARGETS)
+        pairs, averages = (_Pairs(some.latent, some.targets @ axes) for some in (pairs, averages))
+
+    candidates = [
+        _fit_output_layer(
+            _random_hidden_layers(averages.latent, hidden_layer_sizes, activation, generator),
+            activation,
+            averages,
+        )
+        for _ in range(ROUNDS[0][0])
+    ]
+    n_parameters = sum(layer.size for layer in candidates[0].hidden)
+    work_per_step = n_parameters**2 * (averages.targets.size + n_parameters / 3)
+    steps_left = int(WORK / work_per_step)
+    finalists: list[_Fit] = []
+    for n_candidates, n_steps in ROUNDS:
+        candidates.sort(key=lambda fit: fit.loss)
+        n_affordable = max(1, steps_left // (2 * n_steps))
+        candidates = candidates[: min(n_candidates, n_affordable)]
+        n_steps = min(n_steps, steps_left // len(candidates))
+        candidates = [
+            _improve(_revive(fit, averages, generator), averages, n_steps) for fit in candidates
+        ]
+        steps_left -= n_steps * len(candidates)
+        finalists += candidates
+
+    # Averages hide what a steep unit does between them, most of all at the ends, where neighbours
+    # lie far apart: the rows themselves have the last word, and a few steps.
+    revived = [_revive(fit, averages, generator) for fit in finalists[-MAX_FINALISTS:]]
+    judged = [_fit_output_layer(fit.hidden, activation, pairs) for fit in revived]
+    best = min(judged, key=lambda fit: fit.loss)
+    steps_left = int(WORK / (n_parameters**2 * (pairs.targets.size + n_parameters / 3)))
+    return _improve(best, pairs, min(LAST_STEPS, steps_left)).hidden
+
+
+def _average_neighbors(pairs: _Pairs) -> _Pairs:
+    """Average pairs over groups of neighbours in latent space.
 
     Halves groups at the median of their widest coordinate: quantile bins in one dimension.
     """
+    coordinates, rows = pairs
     n_groups = min(len(rows), MAX_PAIRS * coordinates.shape[1])
     groups: list[NDArray[np.intp]] = []
     waiting = [(np.arange(len(rows)), n_groups)]
