@@ -3,14 +3,16 @@
 The share of region r in p(x) is its evidence times the Gaussian's mass on it, and
 ``log mass <= -max(0, c)^2 / 2`` with ``c`` the largest distance by which the conditional mean
 lies outside a facet: a bound that costs a few products.  Groups of regions are dismissed together
-where they can be; the others are visited by descending bound until the bound is below rounding.
+where they can be; the others are visited, large bounds first, unless the bound is below rounding.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,18 +24,38 @@ from skdgn._network import Floats
 from skdgn._noise import Noise
 from skdgn._partition import Partition
 
+Integers = NDArray[np.intp]
+
 # Regions whose share is at most exp(-37) = 9e-17 of the density are not visited.
 _NEGLIGIBLE = 37.0
+# Regions are searched down to this distance from the largest bound, which may exceed the density.
+_SEARCH_MARGIN = _NEGLIGIBLE + 4.0
+# With a bound this near to the largest possible one, it does not matter where to search next.
+_NEAR = 20.0
+# Bounds and shares count as large within this distance of the largest one, of their sum.
+_LARGE = 3.0
 # Error allowed to one region's share, relative to the density.
 _LOG_SHARE_ERROR = math.log(1e-14)
+# Error allowed to the first estimate of a share, relative to its bound, and the smallest to trust.
+_LOG_ESTIMATE_ERROR = math.log(1e-3)
+_LOG_SMALLEST_ESTIMATE = math.log(3e-2)
+# Relative rounding error of a squared distance.
+_ROUNDING = 1e-14
+# Space for so many visits per row is made at first.
+_USUAL_VISITS = 16
+
+# Sums over features may be added up in any order, and with fused operations: twice as fast.
+_sum_kernel: Callable[[Callable[..., Any]], Any] = numba.njit(
+    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"}
+)
 
 
 class Visits(NamedTuple):
     """The posterior of each row as a sparse mixture: row n visits ``start[n]:start[n + 1]``."""
 
     log_density: Floats  # (n,)
-    start: NDArray[np.intp]  # (n + 1,)
-    regions: NDArray[np.intp]  # (v,)
+    start: Integers  # (n + 1,)
+    regions: Integers  # (v,)
     responsibilities: Floats  # (v,)
     means: Floats  # (v, S) of z within the region
     covariances: Floats  # (v, S, S)
@@ -62,206 +84,337 @@ class Visitor(NamedTuple):
     def visit(self, rows: Floats) -> Visits:
         """Compute the exact posterior of rows (n, D)."""
         whitened = np.ascontiguousarray(self.noise.whiten(rows))
-        return Visits(*_visit_rows(whitened, self.conditionals, self.groups, self.whitened_cells))
-
-
-@kernel
-def _outside(conditionals: Any, region: int, center: Floats) -> float:
-    """Largest distance by which a point lies outside a facet of the region (0 if inside)."""
-    farthest = 0.0
-    for f in range(conditionals.facet_start[region], conditionals.facet_start[region + 1]):
-        distance = conditionals.facet_offsets[f]
-        for s in range(center.size):
-            distance -= conditionals.facet_normals[f, s] * center[s]
-        farthest = max(farthest, distance)
-    return farthest
-
-
-@kernel
-def _condition_on(
-    conditionals: Any, region: int, row: Floats, center: Floats, latent: Floats
-) -> float:
-    """Fill the conditional mean (whitened: center); return the log evidence of the region."""
-    n_components = center.size
-    for s in range(n_components):
-        center[s] = conditionals.centers[region, s]
-        for d in range(row.size):
-            center[s] += conditionals.projections[region, s, d] * row[d]
-    square = 0.0
-    for s in range(n_components):
-        latent[s] = 0.0
-        for t in range(n_components):
-            latent[s] += conditionals.factors[region, s, t] * center[t]
-        square += latent[s] * latent[s]
-    for d in range(row.size):
-        residual = row[d] - conditionals.offsets[region, d]
-        for s in range(n_components):
-            residual -= conditionals.slopes[region, d, s] * latent[s]
-        square += residual * residual
-    return conditionals.log_constants[region] - 0.5 * square
-
-
-@kernel
-def _group_bound(groups: Any, group: int, row: Floats) -> float:
-    """Upper bound on the log of the sum of the shares of a group's regions."""
-    if groups.radii[group] == math.inf:
-        return math.inf
-    square = 0.0
-    for d in range(row.size):
-        square += (row[d] - groups.centers[group, d]) ** 2
-    distance = max(0.0, math.sqrt(square) - groups.radii[group])
-    return groups.log_constant - 0.5 * distance * distance
-
-
-@kernel
-def _visit_rows(rows: Floats, conditionals: Any, groups: Any, cells: Any) -> tuple[Any, ...]:
-    n_rows = len(rows)
-    n_regions, n_components = conditionals.centers.shape
-    n_groups = groups.radii.size
-    group_bounds = np.empty(n_groups)
-    latent = np.empty(n_components)
-    # Candidates of one row: region, bound, evidence, conditional mean.
-    candidates = np.empty(n_regions, dtype=np.intp)
-    bounds = np.empty(n_regions)
-    evidences = np.empty(n_regions)
-    centers = np.empty((n_regions, n_components))
-
-    log_density = np.empty(n_rows)
-    start = np.zeros(n_rows + 1, dtype=np.intp)
-    capacity = 16 * n_rows + n_regions
-    regions = np.empty(capacity, dtype=np.intp)
-    shares = np.empty(capacity)
-    means = np.empty((capacity, n_components))
-    covariances = np.empty((capacity, n_components, n_components))
-    n_visits = 0
-    for n in range(n_rows):
-        row = rows[n]
-        # Open the unbounded regions' group and the likeliest of the others.
-        likeliest = 0
-        for g in range(n_groups):
-            group_bounds[g] = _group_bound(groups, g, row)
-            if g == 1 or (g > 1 and group_bounds[g] > group_bounds[likeliest]):
-                likeliest = g
-        n_candidates = 0
-        for opened in range(1 if likeliest == 0 else 2):
-            g = opened * likeliest
-            for i in range(groups.start[g], groups.start[g + 1]):
-                r = groups.regions[i]
-                evidence = _condition_on(conditionals, r, row, centers[n_candidates], latent)
-                distance = _outside(conditionals, r, centers[n_candidates])
-                candidates[n_candidates] = r
-                evidences[n_candidates] = evidence
-                bounds[n_candidates] = evidence - 0.5 * distance * distance
-                n_candidates += 1
-
-        if n_visits + n_regions > capacity:
-            capacity = 2 * capacity + n_regions
-            regions = _grow(regions, capacity)
-            shares = _grow(shares, capacity)
-            means = _grow(means, capacity)
-            covariances = _grow(covariances, capacity)
-
-        # The sum of the shares, relative to the first of them.
-        first = np.argmax(bounds[:n_candidates])
-        share = evidences[first] + integrate_cell(
-            cells,
-            candidates[first],
-            centers[first],
-            -math.inf,
-            means[n_visits],
-            covariances[n_visits],
-        )
-        base = share
-        total = 1.0
-        log_total = share
-        regions[n_visits] = candidates[first]
-        shares[n_visits] = share
-        n_visits += 1
-        bounds[first] = -math.inf
-
-        # Only what is not negligible beside it.
-        n_kept = 0
-        for k in range(n_candidates):
-            if bounds[k] > log_total - _NEGLIGIBLE:
-                candidates[n_kept] = candidates[k]
-                evidences[n_kept] = evidences[k]
-                bounds[n_kept] = bounds[k]
-                centers[n_kept] = centers[k]
-                n_kept += 1
-        for g in range(1, n_groups):
-            if g == likeliest or group_bounds[g] < log_total - _NEGLIGIBLE:
-                continue
-            for i in range(groups.start[g], groups.start[g + 1]):
-                r = groups.regions[i]
-                evidence = _condition_on(conditionals, r, row, centers[n_kept], latent)
-                if evidence < log_total - _NEGLIGIBLE:
-                    continue
-                distance = _outside(conditionals, r, centers[n_kept])
-                bound = evidence - 0.5 * distance * distance
-                if bound > log_total - _NEGLIGIBLE:
-                    candidates[n_kept] = r
-                    evidences[n_kept] = evidence
-                    bounds[n_kept] = bound
-                    n_kept += 1
-
-        order = np.argsort(-bounds[:n_kept])
-        for k in order:
-            if bounds[k] < log_total - _NEGLIGIBLE:
-                break
-            log_tolerance = _LOG_SHARE_ERROR + log_total - evidences[k]
-            log_mass = integrate_cell(
-                cells,
-                candidates[k],
-                centers[k],
-                log_tolerance,
-                means[n_visits],
-                covariances[n_visits],
+        n_rows = len(whitened)
+        n_regions, n_components = self.conditionals.centers.shape
+        # The length of a tuple is known to the compiler, which unrolls loops over it.
+        axes = tuple(range(n_components))
+        log_density = np.empty(n_rows)
+        start = np.zeros(n_rows + 1, dtype=np.intp)
+        chunks: list[tuple[Any, ...]] = []
+        n_done = 0
+        while n_done < n_rows or not chunks:
+            # The number of visits is not known: when these arrays are full, go on in new ones.
+            capacity = (_USUAL_VISITS << len(chunks)) * (n_rows - n_done) + n_regions
+            chunk = (
+                np.empty(capacity, dtype=np.intp),
+                np.empty(capacity),
+                np.empty((capacity, n_components)),
+                np.empty((capacity, n_components, n_components)),
             )
-            if log_mass == -math.inf:
-                continue
-            share = evidences[k] + log_mass
-            regions[n_visits] = candidates[k]
-            shares[n_visits] = share
-            n_visits += 1
-            if share - base > 600.0:
-                total = total * math.exp(base - share) + 1.0
-                base = share
-            else:
-                total += math.exp(share - base)
-            log_total = base + math.log(total)
-        start[n + 1] = n_visits
-        log_density[n] = _normalize(shares[start[n] : n_visits])
-    return (
-        log_density,
-        start,
-        regions[:n_visits].copy(),
-        shares[:n_visits].copy(),
-        means[:n_visits].copy(),
-        covariances[:n_visits].copy(),
+            n_before = n_done
+            n_done = _visit_rows(
+                whitened,
+                axes,
+                self.conditionals,
+                self.groups,
+                self.whitened_cells,
+                n_before,
+                Visits(log_density, start, *chunk),
+            )
+            n_visits = start[n_done] - start[n_before]
+            chunks.append(tuple(array[:n_visits] for array in chunk))
+        joined = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
+        return Visits(log_density, start, *joined)
+
+
+class _Candidates(NamedTuple):
+    """Regions that may matter for a row, and groups where there may be more of them."""
+
+    regions: Integers
+    evidences: Floats  # logs
+    bounds: Floats  # on the log shares
+    centers: Floats  # (k, S) whitened conditional means
+    order: Integers  # in which they are visited
+    nodes: Integers
+    node_bounds: Floats
+
+
+@kernel
+def _make_candidates(n_regions: int, n_components: int, n_nodes: int) -> _Candidates:
+    return _Candidates(
+        np.empty(n_regions, dtype=np.intp),
+        np.empty(n_regions),
+        np.empty(n_regions),
+        np.empty((n_regions, n_components)),
+        np.empty(n_regions, dtype=np.intp),
+        np.empty(n_nodes, dtype=np.intp),
+        np.empty(n_nodes),
     )
 
 
+@_sum_kernel
+def _search(
+    row: Floats,
+    axes: Any,
+    conditionals: Conditionals,
+    groups: Groups,
+    lowest: float,
+    below: float,
+    candidates: _Candidates,
+) -> tuple[int, float]:
+    """Find the regions whose bound lies in a range.
+
+    Parameters
+    ----------
+    row : ndarray of shape (D,)
+    axes : tuple of length S
+    conditionals : Conditionals
+    groups : Groups
+    lowest, below : float
+        Regions have ``lowest <= bound < below``; ``lowest`` is raised as large bounds are found.
+    candidates : _Candidates
+        Filled with these regions, and maybe with others of smaller bounds.
+
+    Returns
+    -------
+    n_candidates : int
+    lowest : float
+
+    Notes
+    -----
+    The bound of a region is not larger than those of the groups it belongs to.
+
+    All is in one function, with all arrays at hand: Numba counts the references to each array
+    passed to a function, which takes longer than to compute a bound.
+    """
+    n_leaves, start, regions = groups.n_leaves, groups.start, groups.regions
+    node_centers, node_axes, widths = groups.centers, groups.axes, groups.widths
+    radii, squares, log_constant = groups.radii, groups.squares, groups.log_constant
+    projections, centers = conditionals.projections, conditionals.centers
+    factors, slopes, offsets = conditionals.factors, conditionals.slopes, conditionals.offsets
+    log_constants, facet_start = conditionals.log_constants, conditionals.facet_start
+    normals, facet_offsets = conditionals.facet_normals, conditionals.facet_offsets
+    found, evidences, bounds = candidates.regions, candidates.evidences, candidates.bounds
+    found_centers = candidates.centers
+    nodes, node_bounds = candidates.nodes, candidates.node_bounds
+    latent = np.empty(len(axes))
+
+    n_candidates = 0
+    n_nodes = 1
+    nodes[0], node_bounds[0] = 1, log_constant
+    # Nodes are kept in a heap, that of the largest bound first, until a large bound has been found.
+    is_heap = True
+    while n_nodes > 0:
+        n_nodes -= 1
+        node, upper = nodes[n_nodes], node_bounds[n_nodes]
+        if is_heap:
+            last, last_bound = node, upper
+            node, upper = nodes[0], node_bounds[0]
+            hole, k = 0, 1
+            while k < n_nodes:
+                if k + 1 < n_nodes and node_bounds[k + 1] > node_bounds[k]:
+                    k += 1
+                if node_bounds[k] <= last_bound:
+                    break
+                nodes[hole], node_bounds[hole] = nodes[k], node_bounds[k]
+                hole, k = k, 2 * k + 1
+            nodes[hole], node_bounds[hole] = last, last_bound
+        if upper < lowest:
+            continue
+
+        if node < n_leaves:
+            for child in range(2 * node, 2 * node + 2):
+                square = 0.0
+                for d in range(row.size):
+                    difference = row[d] - node_centers[child, d]
+                    square += difference * difference
+                # Squared distance from the box: along its axes and across them.
+                distance = -_ROUNDING * square
+                across = square
+                for s in range(len(axes)):
+                    along = 0.0
+                    for d in range(row.size):
+                        along += (row[d] - node_centers[child, d]) * node_axes[child, s, d]
+                    across -= along * along
+                    outside = max(0.0, abs(along) - widths[child, s])
+                    distance += outside * outside
+                outside = max(0.0, math.sqrt(max(0.0, across)) - radii[child])
+                distance += outside * outside
+                bound = min(upper, log_constant - 0.5 * min(distance, squares[child]))
+                if bound >= lowest:
+                    hole = n_nodes
+                    while is_heap and hole > 0 and node_bounds[(hole - 1) // 2] < bound:
+                        k = (hole - 1) // 2
+                        nodes[hole], node_bounds[hole] = nodes[k], node_bounds[k]
+                        hole = k
+                    nodes[hole], node_bounds[hole] = child, bound
+                    n_nodes += 1
+            continue
+
+        for i in range(start[node - n_leaves], start[node - n_leaves + 1]):
+            region = regions[i]
+            # The conditional mean, whitened and not, and the log evidence.
+            for s in range(len(axes)):
+                mean = centers[region, s]
+                for d in range(row.size):
+                    mean += projections[region, s, d] * row[d]
+                found_centers[n_candidates, s] = mean
+            square = 0.0
+            for s in range(len(axes)):
+                mean = 0.0
+                for t in range(len(axes)):
+                    mean += factors[region, s, t] * found_centers[n_candidates, t]
+                latent[s] = mean
+                square += mean * mean
+            for d in range(row.size):
+                residual = row[d] - offsets[region, d]
+                for s in range(len(axes)):
+                    residual -= slopes[region, d, s] * latent[s]
+                square += residual * residual
+            evidence = log_constants[region] - 0.5 * square
+            if evidence < lowest:
+                continue
+            outside = 0.0
+            for f in range(facet_start[region], facet_start[region + 1]):
+                distance = facet_offsets[f]
+                for s in range(len(axes)):
+                    distance -= normals[f, s] * found_centers[n_candidates, s]
+                outside = max(outside, distance)
+            bound = min(upper, evidence - 0.5 * outside * outside)
+            if lowest <= bound < below:
+                found[n_candidates] = region
+                evidences[n_candidates] = evidence
+                bounds[n_candidates] = bound
+                n_candidates += 1
+                lowest = max(lowest, bound - _SEARCH_MARGIN)
+                is_heap = is_heap and bound < log_constant - _NEAR
+    return n_candidates, lowest
+
+
 @kernel
-def _normalize(shares: Floats) -> float:
+def _sort_candidates(candidates: _Candidates, n_candidates: int, lowest: float) -> int:
+    """List candidates, large bounds first: the others are then compared with most of the sum."""
+    bounds, order = candidates.bounds, candidates.order
+    largest = -math.inf
+    for k in range(n_candidates):
+        largest = max(largest, bounds[k])
+    n_listed = 0
+    for k in range(n_candidates):
+        if bounds[k] >= largest - _LARGE:
+            order[n_listed] = k
+            # The very first is the likeliest.
+            if bounds[k] == largest:
+                order[0], order[n_listed] = k, order[0]
+            n_listed += 1
+    for k in range(n_candidates):
+        if lowest <= bounds[k] < largest - _LARGE:
+            order[n_listed] = k
+            n_listed += 1
+    return n_listed
+
+
+@kernel
+def _estimate(
+    cells: Any, region: int, center: Floats, log_bound: float, mean: Floats, covariance: Floats
+) -> float:
+    """Log mass of a region to about two digits, given an upper bound on it."""
+    log_tolerance = log_bound + _LOG_ESTIMATE_ERROR
+    log_mass = integrate_cell(cells, region, center, log_tolerance, mean, covariance)
+    if log_mass < log_bound + _LOG_SMALLEST_ESTIMATE:
+        log_mass = integrate_cell(cells, region, center, -math.inf, mean, covariance)
+    return log_mass
+
+
+@kernel
+def _visit_rows(
+    rows: Floats,
+    axes: Any,
+    conditionals: Conditionals,
+    groups: Groups,
+    cells: Any,
+    first: int,
+    visits: Visits,
+) -> int:
+    """Fill in the visits of rows, beginning with the first, until there might be too many.
+
+    Returns the number of the row to go on with.  Only ``start`` and ``log_density`` have entries
+    for rows before the first.
+    """
+    n_regions = len(conditionals.centers)
+    candidates = _make_candidates(n_regions, len(axes), 2 * groups.n_leaves)
+    bounds, evidences, centers = candidates.bounds, candidates.evidences, candidates.centers
+    order, found = candidates.order, candidates.regions
+    log_density, start, regions = visits.log_density, visits.start, visits.regions
+    shares, means, covariances = visits.responsibilities, visits.means, visits.covariances
+    center, mean = np.empty(len(axes)), np.empty(len(axes))
+    covariance = np.empty((len(axes), len(axes)))
+    n_visits = 0
+    n = first
+    while n < len(rows) and n_visits + n_regions <= len(regions):
+        n_before = n_visits
+        log_total, log_sum = -math.inf, -math.inf
+        lowest, below = -math.inf, math.inf
+        while True:
+            n_candidates, lowest = _search(
+                rows[n], axes, conditionals, groups, lowest, below, candidates
+            )
+            n_candidates = _sort_candidates(candidates, n_candidates, lowest)
+            k = order[0]
+            if n_candidates == 0 or bounds[k] == -math.inf:
+                break
+            if n_visits == n_before:
+                for s in range(len(axes)):
+                    center[s] = centers[k, s]
+                log_bound = bounds[k] - evidences[k]
+                log_total = evidences[k] + _estimate(
+                    cells, found[k], center, log_bound, mean, covariance
+                )
+            for i in range(n_candidates):
+                k = order[i]
+                if bounds[k] < log_total - _NEGLIGIBLE:
+                    continue
+                for s in range(len(axes)):
+                    center[s] = centers[k, s]
+                log_tolerance = _LOG_SHARE_ERROR + log_total - evidences[k]
+                log_mass = integrate_cell(cells, found[k], center, log_tolerance, mean, covariance)
+                if log_mass == -math.inf:
+                    continue
+                share = evidences[k] + log_mass
+                regions[n_visits] = found[k]
+                shares[n_visits] = share
+                for s in range(len(axes)):
+                    means[n_visits, s] = mean[s]
+                    for t in range(len(axes)):
+                        covariances[n_visits, s, t] = covariance[s, t]
+                n_visits += 1
+                # The sum is for comparison only: small shares need not be added.
+                if share > log_sum - _LARGE:
+                    largest = max(share, log_sum)
+                    log_sum = largest + math.log1p(math.exp(min(share, log_sum) - largest))
+                    log_total = max(log_total, log_sum)
+            if not lowest > log_total - _NEGLIGIBLE:
+                break
+            # The largest bound exceeded the density by far: search again for what seemed too small.
+            lowest, below = log_total - _NEGLIGIBLE, lowest
+        if n_visits == n_before:
+            # So far out that the log density is not a floating-point number: nothing is known.
+            regions[n_visits] = 0
+            shares[n_visits] = -math.inf
+            for s in range(len(axes)):
+                means[n_visits, s] = math.nan
+                for t in range(len(axes)):
+                    covariances[n_visits, s, t] = math.nan
+            n_visits += 1
+        log_density[n] = _normalize(shares, n_before, n_visits)
+        start[n + 1] = start[n] + n_visits - n_before
+        n += 1
+    return n
+
+
+@kernel
+def _normalize(shares: Floats, begin: int, end: int) -> float:
     """Turn log shares into responsibilities; return the log of their sum.
 
     They are summed relative to the largest: a log density of -1e11 has no digits left for
     their differences.
     """
-    largest = shares.max()
-    if largest == -math.inf:
-        return largest
+    largest = -math.inf
+    for v in range(begin, end):
+        largest = max(largest, shares[v])
     total = 0.0
-    for v in range(shares.size):
-        shares[v] = math.exp(shares[v] - largest)
+    for v in range(begin, end):
+        shares[v] = math.exp(shares[v] - largest) if shares[v] < largest else 1.0
         total += shares[v]
-    for v in range(shares.size):
+    for v in range(begin, end):
         shares[v] /= total
     return largest + math.log(total)
-
-
-@kernel
-def _grow(array: Any, capacity: int) -> Any:
-    larger = np.empty((capacity, *array.shape[1:]), dtype=array.dtype)
-    larger[: len(array)] = array
-    return larger

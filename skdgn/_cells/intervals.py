@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdgn._cells._interface import (
+    LOG_NEGLIGIBLE_SHARE,
     THINNEST_PIECE,
     Corners,
     Facets,
@@ -18,20 +19,28 @@ from skdgn._cells._interface import (
     register_integral,
 )
 from skdgn._cells.quadrature import (
-    LONG_NODES,
-    LONG_RANGE,
-    LONG_WEIGHTS,
-    NEGLIGIBLE_EXPONENT,
-    SHORT_NODES,
-    SHORT_RANGE,
-    SHORT_WEIGHTS,
+    FULL_ACCURACY,
+    GAUSS_NODES,
+    GAUSS_WEIGHTS,
+    MOST_NODES,
+    inlined_kernel,
+    nodes_needed,
 )
 from skdgn._jit import LOG_SQRT_2PI, SQRT_HALF, erfcx, kernel
 
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 
-# Beyond this distance the closed form of the variance loses four digits to cancellation.
+# Exponents and widths so small that a rule of few nodes is as good as exact.
+_SMALL_EXPONENT, _SMALL_WIDTH, _FEW_NODES = 0.4, 0.2, 5
+_NARROW, _NARROW_NODES = 1.0, 8
+# More nodes than this cost more than the closed form.
+_MANY_NODES = 10
+# Exponents that exceed the accuracy by this are of no account, nor are their moments.
+_EXPONENT_MARGIN = 4.0
+# Beyond this distance the closed form of the variance loses four digits to cancellation, and seven
+# beyond the second one: no harm where not more accuracy (-log) than this is wanted.
 _FAR = 6.0
+_COARSE, _COARSE_FAR = 18.0, 40.0
 
 
 class WhitenedIntervals(NamedTuple):
@@ -127,96 +136,110 @@ def gaussian_integrals(lower: float, upper: float) -> tuple[float, float, float,
     exp(-nearest v - v^2/2) over ``v = t - nearest``.  With the large factor exp(-nearest^2/2)
     taken out and moments about the nearest point, slivers and tails keep their relative accuracy.
     """
+    return tolerant_integrals(lower, upper, FULL_ACCURACY)
+
+
+@inlined_kernel
+def tolerant_integrals(
+    lower: float, upper: float, accuracy: float
+) -> tuple[float, float, float, float]:
+    """`gaussian_integrals` of which the first may have an error of exp(-accuracy)."""
     if lower > 0.0:
-        zeroth, first, second = _one_sided(lower, upper)
-        return lower, zeroth, first, second
-    if upper < 0.0:
-        zeroth, first, second = _one_sided(-upper, -lower)
-        return upper, zeroth, -first, second
-    # Zero inside.
-    zeroth, first, second = 0.0, 0.0, 0.0
+        nearest = lower
+        zeroth, first, second = _one_sided(lower, upper, accuracy)
+    elif upper < 0.0:
+        nearest = upper
+        zeroth, first, second = _one_sided(-upper, -lower, accuracy)
+        first = -first
+    else:
+        nearest = 0.0
+        zeroth, first, second = _two_sided(lower, upper)
+    return nearest, zeroth, first, second
+
+
+@inlined_kernel
+def _two_sided(lower: float, upper: float) -> tuple[float, float, float]:
+    """Integrate (1, v, v^2) exp(-v^2/2) for v in [lower, upper], with 0 between them."""
     width = upper - lower
-    if width < 1.0:
-        for i in range(SHORT_NODES.size):
-            v = lower + width * SHORT_NODES[i]
-            weight = width * SHORT_WEIGHTS[i] * math.exp(-0.5 * v * v)
-            zeroth += weight
-            first += weight * v
-            second += weight * v * v
-        return 0.0, zeroth, first, second
+    if width < _NARROW:
+        return _quadrature(0.0, lower, width, _NARROW_NODES)
     at_lower = math.exp(-0.5 * lower * lower)
     at_upper = math.exp(-0.5 * upper * upper)
     zeroth = _SQRT_HALF_PI * (math.erf(upper * SQRT_HALF) - math.erf(lower * SQRT_HALF))
-    first = at_lower - at_upper
     second = zeroth
     if at_lower > 0.0:
         second += lower * at_lower
     if at_upper > 0.0:
         second -= upper * at_upper
-    return 0.0, zeroth, first, second
+    return zeroth, at_lower - at_upper, second
 
 
-@kernel
-def _one_sided(start: float, stop: float) -> tuple[float, float, float]:
+@inlined_kernel
+def _one_sided(start: float, stop: float, accuracy: float) -> tuple[float, float, float]:
     """Integrate (1, v, v^2) exp(-start v - v^2/2) for v in [0, stop - start], start > 0."""
     width = stop - start
     exponent = width * (start + 0.5 * width)
-    zeroth, first, second = 0.0, 0.0, 0.0
-    if exponent < SHORT_RANGE and width < 1.0:
-        for i in range(SHORT_NODES.size):
-            v = width * SHORT_NODES[i]
-            weight = width * SHORT_WEIGHTS[i] * math.exp(-v * (start + 0.5 * v))
-            zeroth += weight
-            first += weight * v
-            second += weight * v * v
-    elif start > _FAR or exponent < LONG_RANGE:
-        if exponent > NEGLIGIBLE_EXPONENT:
-            exponent = NEGLIGIBLE_EXPONENT
-            width = 2.0 * exponent / (start + math.sqrt(start * start + 2.0 * exponent))
-        n_panels = math.ceil(exponent / LONG_RANGE)
-        panel = width / n_panels
-        for k in range(n_panels):
-            for i in range(LONG_NODES.size):
-                v = panel * (k + LONG_NODES[i])
-                weight = panel * LONG_WEIGHTS[i] * math.exp(-v * (start + 0.5 * v))
-                zeroth += weight
-                first += weight * v
-                second += weight * v * v
-    else:
-        at_stop = math.exp(-exponent)
-        zeroth = _SQRT_HALF_PI * erfcx(start * SQRT_HALF)
-        beyond = 0.0
-        if at_stop > 0.0:
-            beyond = at_stop * width
-            zeroth -= _SQRT_HALF_PI * at_stop * erfcx(stop * SQRT_HALF)
-        first = 1.0 - at_stop - start * zeroth
-        second = zeroth - beyond - start * first
+    n_nodes = _FEW_NODES
+    if exponent > _SMALL_EXPONENT or width > _SMALL_WIDTH:
+        # Beyond this exponent nothing counts any more.
+        limit = max(1.0, accuracy + _EXPONENT_MARGIN)
+        if exponent > limit:
+            width = 2.0 * limit / (start + math.sqrt(start * start + 2.0 * limit))
+        half = 0.5 * width
+        n_nodes = nodes_needed(start + half, half, math.inf, max(1.0, accuracy))
+    far = _FAR if accuracy > _COARSE else _COARSE_FAR
+    if n_nodes <= _MANY_NODES or (start > far and n_nodes <= MOST_NODES):
+        return _quadrature(start, 0.0, width, n_nodes)
+    width = stop - start
+    at_stop = math.exp(-exponent)
+    zeroth = _SQRT_HALF_PI * erfcx(start * SQRT_HALF)
+    beyond = 0.0
+    if at_stop > 0.0:
+        beyond = at_stop * width
+        zeroth -= _SQRT_HALF_PI * at_stop * erfcx(stop * SQRT_HALF)
+    first = 1.0 - at_stop - start * zeroth
+    second = zeroth - beyond - start * first
     return zeroth, first, second
 
 
-@kernel
+@inlined_kernel
+def _quadrature(
+    start: float, begin: float, width: float, n_nodes: int
+) -> tuple[float, float, float]:
+    """Integrate (1, v, v^2) exp(-start v - v^2/2) over [begin, begin + width]."""
+    zeroth, first, second = 0.0, 0.0, 0.0
+    for i in range(n_nodes):
+        v = begin + width * GAUSS_NODES[n_nodes, i]
+        weight = GAUSS_WEIGHTS[n_nodes, i] * math.exp(-v * (start + 0.5 * v))
+        zeroth += weight
+        first += weight * v
+        second += weight * v * v
+    return width * zeroth, width * first, width * second
+
+
+@inlined_kernel
 def _integrate_interval(
     cells: Any, region: int, center: Floats, log_tolerance: float, mean: Floats, covariance: Floats
 ) -> float:
-    # The tolerance is not used: no formula would be cheaper.
     origin = center[0]
     lower, upper = cells.lower[region], cells.upper[region]
     deviation = cells.deviations[region]
-    nearest, zeroth, first, second = gaussian_integrals(lower - origin, upper - origin)
-    # An end of the interval is known better than origin + (end - origin) would be.
-    anchor = origin
-    if nearest > 0.0:
-        anchor = lower
-    elif nearest < 0.0:
-        anchor = upper
-    if zeroth == 0.0:
-        mean[0] = deviation * anchor
-        covariance[0, 0] = 0.0
-        return -math.inf
-    offset = first / zeroth
+    # The nearest end is known better than origin + (end - origin) would be.
+    anchor = min(max(origin, lower), upper)
+    distance = anchor - origin
+    log_scale = -0.5 * distance * distance - LOG_SQRT_2PI
+    accuracy = min(log_scale - log_tolerance, FULL_ACCURACY)
+    offset, variance, log_mass = 0.0, 0.0, -math.inf
+    # The integral is below sqrt(pi / 2) once the factor is taken out, or else there is none.
+    if accuracy > LOG_NEGLIGIBLE_SHARE or distance == 0.0:
+        _, zeroth, first, second = tolerant_integrals(lower - origin, upper - origin, accuracy)
+        if zeroth > 0.0:
+            offset = first / zeroth
+            variance = second / zeroth - offset * offset
+            log_mass = math.log(zeroth) + log_scale
     mean[0] = deviation * (anchor + offset)
-    covariance[0, 0] = deviation * deviation * (second / zeroth - offset * offset)
-    return math.log(zeroth) - 0.5 * nearest * nearest - LOG_SQRT_2PI
+    covariance[0, 0] = deviation * deviation * variance
+    return log_mass
 
 
 register_integral(WhitenedIntervals, _integrate_interval)

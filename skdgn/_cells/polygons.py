@@ -25,22 +25,44 @@ from skdgn._cells._interface import (
     Pieces,
     register_integral,
 )
+from skdgn._cells.quadrature import (
+    FULL_ACCURACY,
+    GAUSS_NODES,
+    GAUSS_WEIGHTS,
+    MOST_NODES,
+    nodes_needed,
+)
 from skdgn._cells.slices import integrate_chords
 from skdgn._jit import INV_SQRT_2PI, LOG_SQRT_2PI, SQRT_HALF, kernel, owens_t
 
 # Lines at a smaller angle are parallel: deep layers compute equal lines with different roundings.
 SMALLEST_ANGLE = 1e-12
 
-# Absolute error of the sum of Owen's T functions over the edges of a cell.
-_LOG_OWEN_ERROR = math.log(2e-15)
-# The sum is trusted if its error is below this share of the mass, or below what the caller allows.
-_LOG_OWEN_RELATIVE_ERROR = math.log(1e-12)
-# Seen from this close, a vertex's angles are off by 1e-16 over the distance.
-_NEAR_VERTEX = 1e-2
-# Polygons closer than this are integrated from the centre, not from their nearest point.
-_NEAR = 1e-3
+# Relative rounding error of an integral along an edge.
+_ROUNDING = 4e-16
+# Error of the angle under which an edge is seen, times the distance of its nearer end.
+_ANGLE_ERROR = 1e-16
+# Absolute error of the difference of two of Owen's T functions, times 2 pi.
+_OWEN_ERROR = 2e-15
 # Owen's T and the normal tail are below 1e-19 beyond this distance.
 _FARTHEST = 9.0
+# Square of the distance up to which Owen's T, of absolute accuracy, is accurate relative to the
+# density there.
+_NEAR_SQUARE = 4.0
+# A sum over edges is trusted if its error is below this share of the result, or below what the
+# caller allows; beyond the distance given, the moments never are.
+_RELATIVE_ERROR = 1e-12
+_FARTHEST_SUM = 12.0
+# Each integral along an edge is this much more accurate (-log) than the sum is asked to be.
+_ACCURACY_MARGIN = 2.0
+_MOST_PANELS = 64
+# Polygons closer than this are cut into chords from the centre, not from their nearest point.
+_NEAR = 1e-3
+# The chords are then perpendicular to the bisector of a vertex closer than this.
+_NEAR_VERTEX = 1e-2
+
+_INV_2PI = 0.5 / math.pi
+_SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 
 
 class WhitenedPolygons(NamedTuple):
@@ -75,7 +97,8 @@ class Polygons:
     def split(self, gradients: Floats, values: Floats) -> Pieces:
         """Cut cell r by the line ``gradients[r] @ z + values[r] = 0``."""
         start, edges, parents, positive = _split(self.start, self.edges, gradients, values)
-        return Pieces(Polygons(start, edges), parents, positive)
+        # Copies, to let go of the space that was not needed.
+        return Pieces(Polygons(start.copy(), edges.copy()), parents.copy(), positive.copy())
 
     def facets(self) -> Facets:
         """List the edges' lines."""
@@ -103,14 +126,24 @@ class Polygons:
 
 
 @kernel
+def _copy_edges(source: Floats, first: int, last: int, target: Floats, position: int) -> int:
+    """Copy some edges (loops compile in a tenth of the time); return the position behind them."""
+    for e in range(first, last):
+        for k in range(5):
+            target[position, k] = source[e, k]
+        position += 1
+    return position
+
+
+@kernel
 def _take(start: Integers, edges: Floats, indices: Integers) -> tuple[Integers, Floats]:
-    sizes = start[indices + 1] - start[indices]
     new_start = np.zeros(indices.size + 1, dtype=np.intp)
-    new_start[1:] = np.cumsum(sizes)
+    for i in range(indices.size):
+        new_start[i + 1] = new_start[i] + start[indices[i] + 1] - start[indices[i]]
     new_edges = np.empty((new_start[-1], 5))
     for i in range(indices.size):
         r = indices[i]
-        new_edges[new_start[i] : new_start[i + 1]] = edges[start[r] : start[r + 1]]
+        _copy_edges(edges, start[r], start[r + 1], new_edges, new_start[i])
     return new_start, new_edges
 
 
@@ -220,10 +253,9 @@ def _split(
                     parts = edge_part(cell[e], gx, gy, values[r])
                     begin, end = (parts[0], parts[1]) if side else (parts[2], parts[3])
                     if longer_than_rounding(begin, end, abs(cell[e, 2])):
-                        new_edges[n_edges, :3] = cell[e, :3]
-                        new_edges[n_edges, 3] = begin
-                        new_edges[n_edges, 4] = end
-                        n_edges += 1
+                        n_edges = _copy_edges(cell, e, e + 1, new_edges, n_edges)
+                        new_edges[n_edges - 1, 3] = begin
+                        new_edges[n_edges - 1, 4] = end
                 sign = 1.0 if side else -1.0
                 new_edges[n_edges, 0] = sign * gx
                 new_edges[n_edges, 1] = sign * gy
@@ -236,8 +268,7 @@ def _split(
                 n_new += 1
                 new_start[n_new] = n_edges
         else:
-            new_edges[n_edges : n_edges + len(cell)] = cell
-            n_edges += len(cell)
+            n_edges = _copy_edges(cell, 0, len(cell), new_edges, n_edges)
             if constant:
                 positive[n_new] = values[r] > 0.0
             else:
@@ -246,12 +277,7 @@ def _split(
             parents[n_new] = r
             n_new += 1
             new_start[n_new] = n_edges
-    return (
-        new_start[: n_new + 1].copy(),
-        new_edges[:n_edges].copy(),
-        parents[:n_new].copy(),
-        positive[:n_new].copy(),
-    )
+    return new_start[: n_new + 1], new_edges[:n_edges], parents[:n_new], positive[:n_new]
 
 
 @kernel
@@ -301,36 +327,127 @@ def _owen_difference(c: float, begin: float, end: float) -> float:
 
 
 @kernel
-def owen_polygon(edges: Floats, center: Floats, moments: Floats) -> float:
-    """Integrate N(center, I) over a polygon by Owen's T function and the divergence theorem.
+def _edge_integrals(
+    c: float, begin: float, end: float, square: float, accuracy: float
+) -> tuple[float, float, float, float]:
+    """Integrate c / (c^2 + t^2), 1 and t times exp((square - c^2 - t^2) / 2) along an edge.
 
+    Parameters
+    ----------
+    c : float
+        Distance of the edge's line, positive if the centre is outside.
+    begin, end : float
+        The edge's interval, from the foot of the perpendicular; may be infinite.
+    square : float
+        Square of the distance whose density is taken out of all terms.
+    accuracy : float
+        -log of the absolute error wanted.
+
+    Returns
+    -------
+    angle, zeroth, first : float
+    error : float
+        Rounding error of ``angle``.
+
+    Notes
+    -----
+    The first integral is 2 pi sign(c) (T(|c|, end/|c|) - T(|c|, begin/|c|)) but for the factor
+    taken out.  Few edges come so close to the centre that Owen's T function is needed: elsewhere a
+    Gauss rule gives all three at once, with a *relative* error.
+    """
+    reach = square - c * c + 2.0 * accuracy
+    if reach <= 0.0:
+        return 0.0, 0.0, 0.0, 0.0
+    reach = math.sqrt(reach)
+    start, stop = max(begin, -reach), min(end, reach)
+    if start >= stop:
+        return 0.0, 0.0, 0.0, 0.0
+    width = stop - start
+    start_distance = math.sqrt(c * c + start * start)
+    stop_distance = math.sqrt(c * c + stop * stop)
+    error = _ANGLE_ERROR / min(start_distance, stop_distance)
+    # The pole of the first integrand is at t = i c, as far from the ends as the centre is.
+    pole = 0.5 * (start_distance + stop_distance)
+    n_nodes = nodes_needed(0.5 * abs(start + stop), 0.5 * width, pole, accuracy)
+    n_panels = 1
+    if n_nodes > MOST_NODES:
+        if square <= _NEAR_SQUARE:
+            scale = math.exp(0.5 * square)
+            angle = 2.0 * math.pi * scale * _owen_difference(c, begin, end)
+            if c <= 0.0:
+                angle = -angle
+            density = scale * math.exp(-0.5 * c * c)
+            zeroth = math.erf(end * SQRT_HALF) - math.erf(begin * SQRT_HALF)
+            first = math.exp(-0.5 * begin * begin) - math.exp(-0.5 * end * end)
+            error += _OWEN_ERROR * scale
+            return angle, _SQRT_HALF_PI * density * zeroth, density * first, error
+        nearest = math.sqrt(c * c + min(max(0.0, start), stop) ** 2)
+        farthest = max(abs(start), abs(stop))
+        while n_nodes > MOST_NODES and n_panels < _MOST_PANELS:
+            n_panels *= 2
+            width *= 0.5
+            n_nodes = nodes_needed(farthest, 0.5 * width, nearest, accuracy)
+        n_nodes = min(n_nodes, MOST_NODES)
+    angle, zeroth, first = 0.0, 0.0, 0.0
+    square -= c * c
+    for panel in range(n_panels):
+        for i in range(n_nodes):
+            t = start + width * (panel + GAUSS_NODES[n_nodes, i])
+            tt = t * t
+            weight = GAUSS_WEIGHTS[n_nodes, i] * math.exp(0.5 * (square - tt))
+            zeroth += weight
+            first += weight * t
+            angle += weight / (c * c + tt)
+    angle *= width * c
+    return angle, width * zeroth, width * first, error + _ROUNDING * abs(angle)
+
+
+@kernel
+def boundary_sums(
+    edges: Floats, center: Floats, rho: float, accuracy: float
+) -> tuple[float, float, float, float, float, float, float]:
+    """Integrate N(center, I) over a polygon by the divergence theorem, as sums over its edges.
+
+    Parameters
+    ----------
+    edges : ndarray of shape (k, 5)
+    center : ndarray of shape (2,)
+    rho : float
+        Distance of the polygon from the centre.
+    accuracy : float
+        -log of the absolute error wanted.
+
+    Returns
+    -------
+    mass, error : float
+        The mass and its rounding error.
+    y0, y1, y00, y01, y11 : float
+        Unnormalised moments about the centre.
+
+    All results have the factor exp(-rho^2/2) / (2 pi) taken out.
+
+    Notes
+    -----
     With ``c`` the distance of an edge's line (positive if the centre is outside) and ``[a, b]`` its
     interval from the foot of the perpendicular, ``f0 = phi(c) (Phi(b) - Phi(a))`` and
     ``f1 = phi(c) (phi(a) - phi(b))``,
 
         mass = 1[centre inside] - sum sign(-c) (T(|c|, b/|c|) - T(|c|, a/|c|))
         int y phi = sum f0 n,    int y y' phi = mass I + sum sym((f0 c n + f1 d) n').
-
-    Fills the unnormalised moments (y0, y1, y0 y0, y0 y1, y1 y1) about the centre and returns the
-    mass.
     """
-    inside = True
+    inside = rho == 0.0
     mass, y0, y1, y00, y01, y11 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    error = 0.0
+    square = rho * rho
     for e in range(len(edges)):
         nx, ny, offset, begin, end = edges[e]
         c = offset - nx * center[0] - ny * center[1]
-        shift = ny * center[0] - nx * center[1]
-        a, b = begin - shift, end - shift
         if c > 0.0:
             inside = False
-            mass += _owen_difference(c, a, b)
-        else:
-            mass -= _owen_difference(c, a, b)
-        if abs(c) > _FARTHEST:
-            continue
-        density = INV_SQRT_2PI * math.exp(-0.5 * c * c)
-        f0 = density * 0.5 * (math.erf(b * SQRT_HALF) - math.erf(a * SQRT_HALF))
-        f1 = density * INV_SQRT_2PI * (math.exp(-0.5 * a * a) - math.exp(-0.5 * b * b))
+        shift = ny * center[0] - nx * center[1]
+        angle, f0, f1, edge_error = _edge_integrals(c, begin - shift, end - shift, square, accuracy)
+        mass += angle
+        error += edge_error
         y0 += f0 * nx
         y1 += f0 * ny
         # Direction d = (ny, -nx).
@@ -338,26 +455,24 @@ def owen_polygon(edges: Floats, center: Floats, moments: Floats) -> float:
         y11 += (f0 * c * ny - f1 * nx) * ny
         y01 += f0 * c * nx * ny + 0.5 * f1 * (ny * ny - nx * nx)
     if inside:
-        mass += 1.0
-    moments[0] = y0
-    moments[1] = y1
-    moments[2] = mass + y00
-    moments[3] = y01
-    moments[4] = mass + y11
-    return mass
+        mass += 2.0 * math.pi
+        error += 2.0 * math.pi * _ROUNDING
+    # An exponent of this size has so many digits fewer.
+    error *= 1.0 + 0.5 * square
+    return mass, error, y0, y1, mass + y00, y01, mass + y11
 
 
 @kernel
-def near_vertex(edges: Floats, center: Floats) -> bool:
-    """Tell whether the centre is so close to a vertex that its angles are lost to rounding."""
-    for e in range(len(edges)):
-        nx, ny, offset, begin, end = edges[e]
-        c = offset - nx * center[0] - ny * center[1]
-        if abs(c) < _NEAR_VERTEX:
-            shift = ny * center[0] - nx * center[1]
-            if min(abs(begin - shift), abs(end - shift)) < _NEAR_VERTEX:
-                return True
-    return False
+def owen_polygon(edges: Floats, center: Floats, moments: Floats) -> float:
+    """Integrate N(center, I) over a polygon to full absolute accuracy.
+
+    Fills the unnormalised moments (y0, y1, y0 y0, y0 y1, y1 y1) about the centre and returns the
+    mass.
+    """
+    mass, _, y0, y1, y00, y01, y11 = boundary_sums(edges, center, 0.0, FULL_ACCURACY)
+    moments[0], moments[1] = _INV_2PI * y0, _INV_2PI * y1
+    moments[2], moments[3], moments[4] = _INV_2PI * y00, _INV_2PI * y01, _INV_2PI * y11
+    return _INV_2PI * mass
 
 
 @kernel
@@ -377,6 +492,18 @@ def nearest_point(edges: Floats, center: Floats) -> tuple[float, float, float]:
     if best == math.inf:
         best = 0.0
     return math.sqrt(best), x, y
+
+
+@kernel
+def _sort(values: Floats) -> None:
+    """Sort few values in place (NumPy's sort takes seconds to compile)."""
+    for i in range(1, values.size):
+        value = values[i]
+        k = i
+        while k > 0 and values[k - 1] > value:
+            values[k] = values[k - 1]
+            k -= 1
+        values[k] = value
 
 
 @kernel
@@ -431,7 +558,8 @@ def sliced_polygon(
                     offset * ny - t * nx - py
                 )
                 n_breaks += 1
-    breaks = np.sort(breaks[:n_breaks])
+    breaks = breaks[:n_breaks]
+    _sort(breaks)
     moments = np.empty(5)
     log_scale = -0.5 * rho * rho - 2.0 * LOG_SQRT_2PI
     tolerance = math.exp(min(0.0, log_tolerance - log_scale))
@@ -459,24 +587,26 @@ def polygon_moments(
     rho = nearest[0]
     log_bound = -0.5 * rho * rho - math.log(max(2.0, rho / INV_SQRT_2PI))
     if log_bound <= log_tolerance + LOG_NEGLIGIBLE_SHARE:
-        mean[:] = center
-        covariance[:] = 0.0
+        mean[0], mean[1] = center[0], center[1]
+        covariance[0, 0], covariance[0, 1] = 0.0, 0.0
+        covariance[1, 0], covariance[1, 1] = 0.0, 0.0
         return -math.inf
-    trusted = max(log_tolerance, _LOG_OWEN_RELATIVE_ERROR + log_bound) >= _LOG_OWEN_ERROR
-    if trusted and not near_vertex(edges, center):
-        moments = np.empty(5)
-        mass = owen_polygon(edges, center, moments)
+    if rho < _FARTHEST_SUM:
+        log_scale = -0.5 * rho * rho - 2.0 * LOG_SQRT_2PI
+        log_error = log_tolerance - log_scale
+        accuracy = min(_ACCURACY_MARGIN - log_error, FULL_ACCURACY)
+        mass, error, y0, y1, y00, y01, y11 = boundary_sums(edges, center, rho, accuracy)
         if mass > 0.0:
-            log_mass = math.log(mass)
-            if max(log_tolerance, _LOG_OWEN_RELATIVE_ERROR + log_mass) >= _LOG_OWEN_ERROR:
-                x, y = moments[0] / mass, moments[1] / mass
-                mean[0] = center[0] + x
-                mean[1] = center[1] + y
-                covariance[0, 0] = moments[2] / mass - x * x
-                covariance[0, 1] = moments[3] / mass - x * y
+            x, y = y0 / mass, y1 / mass
+            xx, yy = y00 / mass - x * x, y11 / mass - y * y
+            # Moments lose more digits than the mass: they are differences of squared distances.
+            relative_error = error / mass * (1.0 + rho * rho) / (xx + yy)
+            if error <= math.exp(log_error) or 0.0 < relative_error < _RELATIVE_ERROR:
+                mean[0], mean[1] = center[0] + x, center[1] + y
+                covariance[0, 0], covariance[1, 1] = xx, yy
+                covariance[0, 1] = y01 / mass - x * y
                 covariance[1, 0] = covariance[0, 1]
-                covariance[1, 1] = moments[4] / mass - y * y
-                return log_mass
+                return math.log(mass) + log_scale
     return sliced_polygon(edges, center, nearest, log_tolerance, mean, covariance)
 
 

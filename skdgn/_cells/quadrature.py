@@ -1,12 +1,25 @@
-"""Gauss-Legendre rules on [0, 1] for integrands whose exponent varies little over a panel.
+"""Gauss rules on [0, 1] for Gaussian integrands, and how many nodes such an integrand needs.
 
-The error of the n-point rule for exp(-x v) on [0, 1] is x^2n (n!)^4 / ((2n + 1) (2n)!^3).  It is
-below 1e-16 of the integral as long as the exponent varies by at most the `*_RANGE` given here.
+The error of the n-point Gauss-Legendre rule for exp(-x v) on [0, 1] is x^2n (n!)^4 / ((2n + 1)
+(2n)!^3).  It is below 1e-16 of the integral as long as the exponent varies by at most the `*_RANGE`
+given here.  Where less accuracy will do, or a pole is near, `nodes_needed` tells how many nodes.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numba
 import numpy as np
+from numpy.typing import NDArray
+
+# For small functions within hot loops.  Where all calls are inlined, Numba does not count
+# references to arrays either, which takes longer than many an integral.
+inlined_kernel: Callable[[Callable[..., Any]], Any] = numba.njit(
+    cache=True, nogil=True, error_model="numpy", forceinline=True
+)
 
 _SHORT, _LONG = np.polynomial.legendre.leggauss(8), np.polynomial.legendre.leggauss(16)
 
@@ -38,3 +51,85 @@ KRONROD_RANGE = 7.0
 
 # exp(-44) is 8e-20: what lies beyond cannot change a sum in double precision.
 NEGLIGIBLE_EXPONENT = 44.0
+
+
+def _gauss_legendre(n_nodes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Gauss-Legendre rule on [0, 1], to the last digit even at its ends.
+
+    NumPy's weights lose two digits there, where the largest values of our integrands are.
+    """
+    x: NDArray[Any] = np.polynomial.legendre.leggauss(n_nodes)[0].astype(np.longdouble)
+    for _ in range(2):  # Newton's method
+        before, value = np.ones_like(x), x.copy()
+        for k in range(2, n_nodes + 1):
+            before, value = value, ((2 * k - 1) * x * value - (k - 1) * before) / k
+        slope = n_nodes * (before - x * value) / (1 - x * x)
+        x = x - value / slope
+    weights = 1 / ((1 - x * x) * slope * slope)
+    return ((1 + x) / 2).astype(np.float64), weights.astype(np.float64)
+
+
+# Row n holds the nodes and weights of the n-point Gauss-Legendre rule on [0, 1].
+MOST_NODES = 40
+GAUSS_NODES = np.zeros((MOST_NODES + 1, MOST_NODES))
+GAUSS_WEIGHTS = np.zeros((MOST_NODES + 1, MOST_NODES))
+for _n in range(1, MOST_NODES + 1):
+    GAUSS_NODES[_n, :_n], GAUSS_WEIGHTS[_n, :_n] = _gauss_legendre(_n)
+
+# -log of the accuracy at which a rule leaves nothing but rounding errors.
+FULL_ACCURACY = 40.0
+# Covers the constants of the error bound, and that an integral is less than its length times the
+# largest value.
+_ACCURACY_MARGIN = 4.0
+# 2 n over the accuracy, roughly, for which the ellipse is chosen.
+_EFFORT = 1.25
+# The ellipse may come this close to that through the pole, as a share of its sum of half-axes.
+_POLE_SHARE = 0.85
+
+
+@inlined_kernel
+def nodes_needed(distance: float, half_length: float, pole: float, accuracy: float) -> int:
+    """Number of Gauss-Legendre nodes for exp(-t^2/2), or that over a polynomial, on an interval.
+
+    Parameters
+    ----------
+    distance : float
+        Distance of the interval's middle from zero.
+    half_length : float
+    pole : float
+        Mean distance of the nearest pole (in the complex plane) from the interval's two ends.
+    accuracy : float
+        -log of the error wanted, relative to the largest value times the length.
+
+    Returns
+    -------
+    n_nodes : int
+        May exceed MOST_NODES.
+
+    Notes
+    -----
+    If the integrand is analytic within the ellipse with foci at the interval's ends and half-axes a
+    and b (in half-lengths), and grows there by at most a factor e^g, the n-point rule's error is
+    e^g (a + b)^-2n but for a constant (Trefethen, *Is Gauss quadrature better than
+    Clenshaw-Curtis?*, 2008, theorem 4.5).  Any ellipse will do; the one chosen is nearly the best
+    as long as n is not much smaller than the accuracy.
+    """
+    accuracy += _ACCURACY_MARGIN
+    square = half_length * half_length
+    slope = 0.5 * distance * half_length
+    r = 2.0 * _EFFORT * accuracy / (slope + math.sqrt(slope * slope + square * _EFFORT * accuracy))
+    # The ellipse through the pole has this half-axis.
+    a = pole / half_length
+    r = min(r, _POLE_SHARE * (a + math.sqrt(max(0.0, a * a - 1.0))))
+    n_nodes = MOST_NODES + 1
+    if r > 1.1:
+        a = 0.5 * (r + 1.0 / r)
+        b_square = a * a - 1.0
+        sum_square = a * a + b_square
+        if distance * a > half_length * sum_square:
+            growth = distance * half_length * (a - 1.0) - 0.5 * square * b_square
+        else:
+            growth = 0.5 * b_square * (square - distance * distance / sum_square)
+            growth += 0.5 * max(0.0, distance - half_length) ** 2
+        n_nodes = math.ceil((accuracy + growth) / (2.0 * math.log(r)))
+    return n_nodes
