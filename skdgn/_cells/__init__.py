@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import skdgn._cells.flags  # noqa: F401  (registers the integral over polyhedra)
-from skdgn._cells._interface import Cells, Corners, Facets, Pieces, integrate_cell
+from skdgn._cells._interface import (
+    Cells,
+    Corners,
+    Facets,
+    Pieces,
+    integrate_cell,
+    make_room,
+    whiten_cell,
+)
 from skdgn._cells.integrals import CellIntegrals, integrate_gaussian
 from skdgn._cells.intervals import Intervals
 from skdgn._cells.polygons import Polygons
@@ -30,5 +38,7 @@ __all__ = [
     "Pieces",
     "integrate_cell",
     "integrate_gaussian",
+    "make_room",
+    "whiten_cell",
     "whole_space",
 ]

@@ -110,6 +110,58 @@ def integrate_cell(
     raise NotImplementedError("integrate_cell is called from compiled code only")
 
 
+def make_room(cells: Any) -> Any:
+    """Make whitened cells of one cell, with room for the largest of these (compiled code only)."""
+    raise NotImplementedError("make_room is called from compiled code only")
+
+
+def whiten_cell(cells: Any, region: int, factor: Floats, room: Any) -> None:
+    """Express one cell in coordinates y with ``z = factor @ y`` (compiled code only).
+
+    Where every row has a covariance of its own, cells are whitened one by one, when they are
+    visited.
+
+    Parameters
+    ----------
+    cells : named tuple made by ``Cells.whiten`` with identity matrices
+    region : int
+    factor : ndarray of shape (S, S)
+        Of positive determinant.
+    room : named tuple made by `make_room`
+        Filled with the whitened cell, as its region 0.
+    """
+    raise NotImplementedError("whiten_cell is called from compiled code only")
+
+
+def _is(cells: Any, whitened: type) -> bool:
+    """Tell whether a Numba type is that of cells whitened to this type."""
+    return isinstance(cells, types.BaseTuple) and cells.instance_class is whitened
+
+
+def register_whitening(whitened: type, room_maker: Any, whitening: Any) -> None:
+    """Let `make_room` and `whiten_cell` call compiled functions for cells of this type."""
+
+    @overload(make_room)
+    def choose_room(cells: Any) -> Any:
+        if not _is(cells, whitened):
+            return None
+
+        def call(cells: Any) -> Any:
+            return room_maker(cells)
+
+        return call
+
+    @overload(whiten_cell)
+    def choose_whitening(cells: Any, region: Any, factor: Any, room: Any) -> Any:
+        if not _is(cells, whitened):
+            return None
+
+        def call(cells: Any, region: Any, factor: Any, room: Any) -> Any:
+            return whitening(cells, region, factor, room)
+
+        return call
+
+
 def register_integral(whitened: type, integral: Any) -> None:
     """Let `integrate_cell` call a compiled function for cells whitened to this type."""
 
@@ -117,7 +169,7 @@ def register_integral(whitened: type, integral: Any) -> None:
     def choose(
         cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
     ) -> Any:
-        if not (isinstance(cells, types.BaseTuple) and cells.instance_class is whitened):
+        if not _is(cells, whitened):
             return None
 
         def call(

@@ -24,6 +24,7 @@ from skdgn._cells._interface import (
     Integers,
     Pieces,
     register_integral,
+    register_whitening,
 )
 from skdgn._cells.quadrature import (
     FULL_ACCURACY,
@@ -281,27 +282,59 @@ def _split(
 
 
 @kernel
+def _whiten_edges(
+    edges: Floats, first: int, last: int, factor: Floats, target: Floats, position: int
+) -> None:
+    """Express the edges first to last in coordinates y with ``z = factor @ y``."""
+    # The factor may be any invertible matrix [[a, b], [c, d]] of positive determinant.
+    a, b, c, d = factor[0, 0], factor[0, 1], factor[1, 0], factor[1, 1]
+    determinant = a * d - b * c
+    for e in range(first, last):
+        nx, ny, offset, begin, end = edges[e]
+        mx, my = a * nx + c * ny, b * nx + d * ny
+        length = math.sqrt(mx * mx + my * my)
+        mx /= length
+        my /= length
+        # The edge's foot and direction, multiplied by the inverse factor, along (my, -mx).
+        foot = offset * ((d * nx - b * ny) * my - (a * ny - c * nx) * mx) / determinant
+        stretch = ((d * ny + b * nx) * my + (a * nx + c * ny) * mx) / determinant
+        target[position, 0] = mx
+        target[position, 1] = my
+        target[position, 2] = offset / length
+        target[position, 3] = foot + stretch * begin
+        target[position, 4] = foot + stretch * end
+        position += 1
+
+
+@kernel
 def _whiten(start: Integers, edges: Floats, factors: Floats) -> Floats:
     whitened = np.empty_like(edges)
     for r in range(start.size - 1):
-        # The factor may be any invertible matrix [[a, b], [c, d]] of positive determinant.
-        a, b, c, d = factors[r, 0, 0], factors[r, 0, 1], factors[r, 1, 0], factors[r, 1, 1]
-        determinant = a * d - b * c
-        for e in range(start[r], start[r + 1]):
-            nx, ny, offset, begin, end = edges[e]
-            mx, my = a * nx + c * ny, b * nx + d * ny
-            length = math.sqrt(mx * mx + my * my)
-            mx /= length
-            my /= length
-            # The edge's foot and direction, multiplied by the inverse factor, along (my, -mx).
-            foot = offset * ((d * nx - b * ny) * my - (a * ny - c * nx) * mx) / determinant
-            stretch = ((d * ny + b * nx) * my + (a * nx + c * ny) * mx) / determinant
-            whitened[e, 0] = mx
-            whitened[e, 1] = my
-            whitened[e, 2] = offset / length
-            whitened[e, 3] = foot + stretch * begin
-            whitened[e, 4] = foot + stretch * end
+        _whiten_edges(edges, start[r], start[r + 1], factors[r], whitened, start[r])
     return whitened
+
+
+@kernel
+def _make_room(cells: Any) -> Any:
+    most_edges = 0
+    for r in range(cells.start.size - 1):
+        most_edges = max(most_edges, cells.start[r + 1] - cells.start[r])
+    return WhitenedPolygons(
+        np.zeros(2, dtype=np.intp), np.empty((most_edges, 5)), np.empty((1, 2, 2))
+    )
+
+
+@kernel
+def _whiten_polygon(cells: Any, region: int, factor: Floats, room: Any) -> None:
+    first, last = cells.start[region], cells.start[region + 1]
+    _whiten_edges(cells.edges, first, last, factor, room.edges, 0)
+    room.start[1] = last - first
+    for s in range(2):
+        for t in range(2):
+            room.factors[0, s, t] = factor[s, t]
+
+
+register_whitening(WhitenedPolygons, _make_room, _whiten_polygon)
 
 
 @kernel

@@ -38,6 +38,7 @@ from skdgn._cells._interface import (
     Integers,
     Pieces,
     register_integral,
+    register_whitening,
 )
 from skdgn._cells.intervals import gaussian_integrals
 from skdgn._jit import LOG_SQRT_2PI, SQRT_HALF, erfcx, kernel, ndtri
@@ -1099,3 +1100,38 @@ def _integrate_polytope(
 
 
 register_integral(WhitenedPolytopes, _integrate_polytope)
+
+
+@kernel
+def _make_room(cells: Any) -> Any:
+    most_facets, n_dimensions = _largest_size(cells.start), cells.normals.shape[1]
+    return WhitenedPolytopes(
+        np.zeros(2, dtype=np.intp),
+        np.empty((most_facets, n_dimensions)),
+        np.empty(most_facets),
+        np.empty((1, n_dimensions, n_dimensions)),
+    )
+
+
+@kernel
+def _whiten_polytope(cells: Any, region: int, factor: Floats, room: Any) -> None:
+    n_dimensions = len(factor)
+    first = cells.start[region]
+    room.start[1] = cells.start[region + 1] - first
+    for k in range(room.start[1]):
+        square = 0.0
+        for s in range(n_dimensions):
+            room.normals[k, s] = 0.0
+            for t in range(n_dimensions):
+                room.normals[k, s] += factor[t, s] * cells.normals[first + k, t]
+            square += room.normals[k, s] * room.normals[k, s]
+        length = math.sqrt(square)
+        for s in range(n_dimensions):
+            room.normals[k, s] /= length
+        room.offsets[k] = cells.offsets[first + k] / length
+    for s in range(n_dimensions):
+        for t in range(n_dimensions):
+            room.factors[0, s, t] = factor[s, t]
+
+
+register_whitening(WhitenedPolytopes, _make_room, _whiten_polytope)
