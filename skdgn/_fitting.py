@@ -12,6 +12,7 @@ from skdgn._initialization import starting_methods, starting_network
 from skdgn._network import Activation, Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
+from skdgn._priors import WeightPrior
 
 # Iterations given to each candidate start before the likeliest is kept.
 _TRIAL_ITERATIONS = 8
@@ -27,6 +28,8 @@ class Settings:
     hidden_layer_sizes: tuple[int, ...]
     activation: Activation
     covariance_type: str
+    weight_prior: str | None
+    prior_scale: float
     m_step: str
     init_params: str
     n_init: int
@@ -138,6 +141,7 @@ def fit_network(
         row_weights,
         settings.covariance_type,
         settings.reg_covar,
+        WeightPrior(settings.weight_prior, settings.prior_scale, scaling.deviations),
         settings.most_regions,
         settings.n_jobs,
     )
@@ -158,8 +162,10 @@ def fit_network(
             break
     best = likeliest(runs)
     network, noise = scaling.restore(best.state.network, best.state.noise)
+    # Scaling back may have rounded a weight beyond its bound.
+    in_original_units = replace(problem.prior, output_units=np.ones_like(scaling.deviations))
     return FitResult(
-        network,
+        in_original_units.clip(network),
         noise,
         np.array(best.lower_bounds) - scaling.log_volume,
         best.converged,

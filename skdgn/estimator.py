@@ -32,6 +32,7 @@ from skdgn._model import MOST_REGIONS, Model
 from skdgn._network import ACTIVATIONS, Activation, Network
 from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
+from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
 from skdgn.inference import ExactInference
 
@@ -59,6 +60,13 @@ class PiecewiseAffineDGN(
         Slope of ``"leaky_relu"`` for negative inputs.
     covariance_type : {"spherical", "diag", "full"}, default="diag"
         Shape of the noise covariance.
+    weight_prior : {"gaussian", "laplace", "uniform"} or None, default=None
+        Prior of the weights ``coefs_``, each on its own; intercepts have none.  ``"laplace"``
+        makes some of them exactly zero.
+    prior_scale : float, default=1.0
+        Standard deviation of ``"gaussian"``, scale of ``"laplace"`` (the density falls as
+        ``exp(-|w| / scale)``), bound of ``"uniform"``.  Those of the output layer are in the
+        units of the rows.
     m_step : {"joint", "layerwise"}, default="joint"
         Damped Gauss-Newton steps over all layers at once, or one layer after the other in closed
         form. Either way a step that lowers the exact likelihood is refused.
@@ -101,9 +109,10 @@ class PiecewiseAffineDGN(
     n_iter_ : int
         Number of EM iterations.
     lower_bound_ : float
-        Mean log-likelihood of the training rows at the end of the fit.
+        Mean log-likelihood of the training rows at the end of the fit; with a prior, plus the
+        log density of ``coefs_`` divided by the sum of the rows' weights.
     lower_bounds_ : ndarray of shape (n_iter_,)
-        Mean log-likelihood after every iteration; it never decreases.
+        The same after every iteration; it never decreases.
     n_parameters_ : int
         Number of identifiable parameters.
     n_features_in_ : int
@@ -135,6 +144,8 @@ class PiecewiseAffineDGN(
         "activation": [StrOptions(set(ACTIVATIONS))],
         "negative_slope": [Interval(Real, None, None, closed="neither")],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
+        "weight_prior": [None, StrOptions(set(PRIORS))],
+        "prior_scale": [Interval(Real, 0.0, None, closed="neither")],
         "m_step": [StrOptions(set(STEPS))],
         "init_params": [StrOptions({"auto", "tree", "isomap", "pca", "random"})],
         "n_init": [Interval(Integral, 1, None, closed="left")],
@@ -155,6 +166,8 @@ class PiecewiseAffineDGN(
         activation: str = "leaky_relu",
         negative_slope: float = 0.1,
         covariance_type: str = "diag",
+        weight_prior: str | None = None,
+        prior_scale: float = 1.0,
         m_step: str = "joint",
         init_params: str = "auto",
         n_init: int = 1,
@@ -171,6 +184,8 @@ class PiecewiseAffineDGN(
         self.activation = activation
         self.negative_slope = negative_slope
         self.covariance_type = covariance_type
+        self.weight_prior = weight_prior
+        self.prior_scale = prior_scale
         self.m_step = m_step
         self.init_params = init_params
         self.n_init = n_init
@@ -261,6 +276,8 @@ class PiecewiseAffineDGN(
             hidden_layer_sizes=hidden_layer_sizes,
             activation=Activation.from_name(self.activation, self.negative_slope),
             covariance_type=self.covariance_type,
+            weight_prior=self.weight_prior,
+            prior_scale=float(self.prior_scale),
             m_step=self.m_step,
             init_params=self.init_params,
             n_init=int(self.n_init),
