@@ -177,7 +177,12 @@ class Progress:
     state: State
     lower_bounds: list[float] = field(default_factory=list)
     converged: bool = False
-    interrupted: bool = False
+    stopped: bool = False  # by whoever watched
+    interrupted: bool = False  # by the keyboard
+    start: float = field(init=False)  # lower bound before the first iteration
+
+    def __post_init__(self) -> None:
+        self.start = self.state.lower_bound
 
 
 def run_em(
@@ -186,9 +191,12 @@ def run_em(
     m_step: str,
     max_iter: int,
     tol: float,
-    report: Callable[[Progress], None],
+    watch: Callable[[Progress], bool] = lambda progress: False,
 ) -> Progress:
-    """Improve a state until its likelihood stands still; a keyboard interrupt keeps the best."""
+    """Improve a state until its objective stands still; a keyboard interrupt keeps the best.
+
+    ``watch`` is called after every iteration, and stops the run if it returns True.
+    """
     progress = Progress(start)
     step = STEPS[m_step](problem)
     still = 0
@@ -206,8 +214,8 @@ def run_em(
                 progress.lower_bounds.append(trial.lower_bound)
                 still = still + 1 if trial.lower_bound - before < tol else 0
                 progress.converged = still >= _PATIENCE
-            report(progress)
-            if progress.converged:
+            progress.stopped = watch(progress)
+            if progress.converged or progress.stopped:
                 break
     except KeyboardInterrupt:
         progress.interrupted = True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -27,18 +28,24 @@ from sklearn.utils.validation import (
 )
 
 from skdgn._em import STEPS
-from skdgn._fitting import Settings, fit_network
-from skdgn._model import MOST_REGIONS, Model
-from skdgn._network import ACTIVATIONS, Activation, Network
+from skdgn._fitting import FitResult, Iteration, Settings, fit_network
+from skdgn._model import Model
+from skdgn._network import ACTIVATIONS, Activation, Floats, Network
 from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
 from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
+from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.inference import ExactInference
 
 
 class PiecewiseAffineDGN(
-    ExactInference, DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    CallbackSupportMixin,
+    ExactInference,
+    DensityMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     """Deep generative network with an exact density.
 
@@ -88,7 +95,7 @@ class PiecewiseAffineDGN(
     random_state : int, RandomState instance or None, default=None
         Seed of the starting values.
     verbose : int, default=0
-        1 prints the end of every run, 2 every iteration.
+        1 shows a progress bar, 2 prints a line for every iteration.
 
     Attributes
     ----------
@@ -157,6 +164,15 @@ class PiecewiseAffineDGN(
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+
+    # Set by fit.
+    coefs_: list[Floats]
+    intercepts_: list[Floats]
+    noise_covariance_: float | Floats
+    n_features_in_: int
+    n_iter_: int
+    _fitted_activation: tuple[str, float]
+    _model: Model
 
     def __init__(
         self,
@@ -237,11 +253,13 @@ class PiecewiseAffineDGN(
             covariance_type=noise.covariance_type,
         )
         estimator.n_features_in_ = network.n_features
-        estimator._set_model(Model.build(network, noise))
-        estimator.converged_ = True
-        estimator.n_iter_ = 0
-        estimator.lower_bounds_ = np.empty(0)
-        estimator.lower_bound_ = math.nan
+        estimator.__dict__.update(
+            _attributes_of_model(Model.build(network, noise)),
+            converged_=True,
+            n_iter_=0,
+            lower_bounds_=np.empty(0),
+            lower_bound_=math.nan,
+        )
         return estimator
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -260,20 +278,63 @@ class PiecewiseAffineDGN(
         -------
         self : PiecewiseAffineDGN
         """
-        hidden_layer_sizes = _check_hidden_layer_sizes(self.hidden_layer_sizes)
-        continues = self.warm_start and hasattr(self, "coefs_")
-        rows = np.asarray(
-            validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2),
-            dtype=np.float64,
-        )
-        row_weights = _check_sample_weight(
-            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-        )
-        if not row_weights.sum() > 0:
-            raise ValueError("sample_weight must have a positive sum, got weights that are all 0.")
-        settings = Settings(
+        with self._unchanged_by_failure():
+            settings = self._settings()
+            warm_start = self._parameters_to_continue(settings)
+            rows = np.asarray(
+                validate_data(
+                    self,
+                    X,
+                    reset=warm_start is None,
+                    dtype=[np.float64, np.float32],
+                    ensure_min_samples=2,
+                ),
+                dtype=np.float64,
+            )
+            row_weights = _check_sample_weight(
+                sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+            )
+            if not row_weights.sum() > 0:
+                raise ValueError("sample_weight must have a positive sum, got only zeros.")
+            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+            n_runs = 1 if warm_start else settings.n_init
+            tasks = FitTasks(
+                self, n_runs, settings.max_iter, X, sample_weight, _attributes_of_result
+            )
+            objective = "log-likelihood" if self.weight_prior is None else "log-posterior"
+            with ProgressPrinter(self.verbose, n_runs, settings.max_iter, objective) as printer:
+
+                def watch(iteration: Iteration) -> bool:
+                    printer(iteration)
+                    return tasks(iteration)
+
+                generator = np.random.default_rng(seed)
+                result = fit_network(rows, row_weights, settings, generator, warm_start, watch)
+            attributes = _attributes_of_result(result)
+            tasks.end(attributes)
+            self.__dict__.update(attributes)
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        if result.interrupted:
+            warnings.warn(
+                f"The fit was interrupted after {self.n_iter_} iterations; "
+                "the best parameters so far were kept.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif not result.converged and not result.stopped:
+            warnings.warn(
+                f"EM did not converge within max_iter={self.max_iter} iterations. "
+                "Increase max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    def _settings(self) -> Settings:
+        """Check what scikit-learn's constraints leave open."""
+        return Settings(
             n_components=int(self.n_components),
-            hidden_layer_sizes=hidden_layer_sizes,
+            hidden_layer_sizes=_check_hidden_layer_sizes(self.hidden_layer_sizes),
             activation=Activation.from_name(self.activation, self.negative_slope),
             covariance_type=self.covariance_type,
             weight_prior=self.weight_prior,
@@ -284,55 +345,37 @@ class PiecewiseAffineDGN(
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             reg_covar=float(self.reg_covar),
-            most_regions=MOST_REGIONS,
             n_jobs=self.n_jobs,
         )
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        warm_start = None
-        if continues:
-            model = self._fitted_model()
-            warm_start = (model.network, model.noise)
-        result = fit_network(
-            rows,
-            row_weights,
-            settings,
-            np.random.default_rng(seed),
-            warm_start,
-            ProgressPrinter(self.verbose),
-        )
-        self._set_model(Model.build(result.network, result.noise))
-        self.converged_ = result.converged
-        self.n_iter_ = len(result.lower_bounds)
-        self.lower_bounds_ = result.lower_bounds
-        self.lower_bound_ = float(result.lower_bounds[-1])
-        if result.interrupted:
-            warnings.warn(
-                f"The fit was interrupted after {self.n_iter_} iterations; "
-                "the best parameters so far were kept.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        elif not result.converged:
-            warnings.warn(
-                f"EM did not converge within max_iter={self.max_iter} iterations. "
-                "Increase max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
 
-    def _set_model(self, model: Model) -> None:
-        """Make the parameters of a model the fitted ones."""
-        network, covariance = model.network, model.noise.covariance
-        self.coefs_ = list(network.coefs)
-        self.intercepts_ = list(network.intercepts)
-        self.noise_covariance_ = float(covariance) if covariance.ndim == 0 else covariance
-        self.n_regions_ = len(model.partition)
-        self.weights_ = model.prior_masses
-        self.n_parameters_ = model.n_parameters
-        # Setting the parameter afterwards must not change the fitted network.
-        self._fitted_activation = (network.activation.name, network.activation.negative_slope)
-        self._model = model
+    def _parameters_to_continue(self, settings: Settings) -> tuple[Network, Noise] | None:
+        """Return the parameters of the last fit if the next one is to start from them."""
+        if not (self.warm_start and hasattr(self, "coefs_")):
+            return None
+        model = self._fitted_model()
+        for name, wanted, fitted in (
+            ("n_components", settings.n_components, model.network.n_components),
+            ("hidden_layer_sizes", settings.hidden_layer_sizes, model.network.hidden_layer_sizes),
+            ("activation", settings.activation, model.network.activation),
+            ("covariance_type", settings.covariance_type, model.noise.covariance_type),
+        ):
+            if wanted != fitted:
+                raise ValueError(
+                    f"warm_start=True needs the {name} of the last fit, {fitted}, got {wanted}."
+                )
+        return model.network, model.noise
+
+    @contextmanager
+    def _unchanged_by_failure(self) -> Iterator[None]:
+        """Put the fitted attributes back if a fit fails half-way."""
+        before = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        try:
+            yield
+        except BaseException:
+            for name in [name for name in vars(self) if name.endswith("_")]:
+                del self.__dict__[name]
+            self.__dict__.update(before)
+            raise
 
     def _fitted_model(self) -> Model:
         check_is_fitted(self)
@@ -359,6 +402,31 @@ class PiecewiseAffineDGN(
     def _n_features_out(self) -> int:
         """Number of columns of `transform`, for `get_feature_names_out`."""
         return int(self.coefs_[0].shape[1])
+
+
+def _attributes_of_model(model: Model) -> dict[str, Any]:
+    network, covariance = model.network, model.noise.covariance
+    return {
+        "coefs_": list(network.coefs),
+        "intercepts_": list(network.intercepts),
+        "noise_covariance_": float(covariance) if covariance.ndim == 0 else covariance,
+        "n_regions_": len(model.partition),
+        "weights_": model.prior_masses,
+        "n_parameters_": model.n_parameters,
+        # Setting the parameter after a fit must not change the fitted network.
+        "_fitted_activation": (network.activation.name, network.activation.negative_slope),
+        "_model": model,
+    }
+
+
+def _attributes_of_result(result: FitResult) -> dict[str, Any]:
+    return {
+        **_attributes_of_model(Model.build(result.network, result.noise)),
+        "converged_": result.converged,
+        "n_iter_": len(result.lower_bounds),
+        "lower_bounds_": result.lower_bounds,
+        "lower_bound_": result.lower_bound,
+    }
 
 
 def _check_hidden_layer_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
