@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skdgn._completion import complete_rows
 from skdgn._em import Problem, Progress, State, likeliest, run_em
 from skdgn._initialization import starting_methods, starting_network
 from skdgn._network import Activation, Floats, Network
@@ -46,19 +47,21 @@ class Scaling:
 
     @classmethod
     def of(cls, rows: Floats, row_weights: Floats, covariance_type: str) -> Scaling:
-        """Measure rows; spherical noise needs the same unit for all features."""
-        center = np.average(rows, axis=0, weights=row_weights)
-        variances = np.average((rows - center) ** 2, axis=0, weights=row_weights)
+        """Measure what was observed; spherical noise needs the same unit for all features."""
+        weights = np.where(np.isnan(rows), 0.0, row_weights[:, None])
+        center = np.average(np.nan_to_num(rows), axis=0, weights=weights)
+        squares = np.nan_to_num((rows - center) ** 2)
+        variances = np.average(squares, axis=0, weights=weights)
         if covariance_type == "spherical":
             variances = np.full_like(variances, variances.mean())
         # What is constant but for rounding has no scale of its own.
         constant = variances <= (8.0 * np.finfo(float).eps * np.abs(center)) ** 2
         return cls(center, np.where(constant, 1.0, np.sqrt(variances)))
 
-    @property
-    def log_volume(self) -> float:
-        """What scaling adds to a log density."""
-        return float(np.log(self.deviations).sum())
+    def log_volume(self, rows: Floats, row_weights: Floats) -> float:
+        """What scaling adds to the mean log density: every observed entry counts."""
+        shares = np.average(~np.isnan(rows), axis=0, weights=row_weights)
+        return float(shares @ np.log(self.deviations))
 
     def apply(self, rows: Floats) -> Floats:
         """Scale rows."""
@@ -109,13 +112,16 @@ def merge_duplicates(rows: Floats, row_weights: Floats) -> tuple[Floats, Floats]
     """Sort rows, merge equal ones and drop those without weight.
 
     A fit then depends neither on the order of the rows nor on whether a row is repeated or
-    weighted.
+    weighted.  Rows with the same holes follow each other.
     """
     kept = row_weights > 0
-    distinct, inverse = np.unique(rows[kept], axis=0, return_inverse=True)
-    weights = np.zeros(len(distinct))
+    holes = np.isnan(rows[kept])
+    # NaN equals nothing, not even itself: zeros and the place of the holes take their place.
+    keys = np.concatenate([holes, np.where(holes, 0.0, rows[kept])], axis=1)
+    _, chosen, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    weights = np.zeros(len(chosen))
     np.add.at(weights, inverse.ravel(), row_weights[kept])
-    return distinct, weights
+    return rows[kept][chosen], weights
 
 
 def fit_network(
@@ -126,7 +132,7 @@ def fit_network(
     warm_start: tuple[Network, Noise] | None,
     report: Callable[[int, Progress, float], None],
 ) -> FitResult:
-    """Fit a network and its noise to rows (n, D).
+    """Fit a network and its noise to rows (n, D), NaN where a value is missing.
 
     ``report(start, progress, log_volume)`` is called after every iteration of the final runs.
     """
@@ -141,15 +147,17 @@ def fit_network(
         settings.most_regions,
         settings.n_jobs,
     )
+    completed = complete_rows(scaled, row_weights)
+    log_volume = scaling.log_volume(rows, row_weights)
     runs: list[Progress] = []
     for number in range(1 if warm_start is not None else settings.n_init):
         if warm_start is not None:
             start = problem.evaluate(*scaling.scale(*warm_start))
         else:
-            start = _best_start(problem, settings, generator)
+            start = _best_start(problem, completed, settings, generator)
 
         def report_run(progress: Progress, number: int = number) -> None:
-            report(number, progress, scaling.log_volume)
+            report(number, progress, log_volume)
 
         runs.append(
             run_em(problem, start, settings.m_step, settings.max_iter, settings.tol, report_run)
@@ -161,13 +169,15 @@ def fit_network(
     return FitResult(
         network,
         noise,
-        np.array(best.lower_bounds) - scaling.log_volume,
+        np.array(best.lower_bounds) - log_volume,
         best.converged,
         best.interrupted,
     )
 
 
-def _best_start(problem: Problem, settings: Settings, generator: np.random.Generator) -> State:
+def _best_start(
+    problem: Problem, completed: Floats, settings: Settings, generator: np.random.Generator
+) -> State:
     """Try the starting methods briefly and keep the likeliest."""
     methods = (
         starting_methods(settings.n_components)
@@ -180,10 +190,11 @@ def _best_start(problem: Problem, settings: Settings, generator: np.random.Gener
         trial_problem = replace(
             problem, rows=problem.rows[chosen], row_weights=problem.row_weights[chosen]
         )
+        completed = completed[chosen]
     runs: list[Progress] = []
     for method in methods:
         start = starting_network(
-            trial_problem.rows,
+            completed,
             settings.n_components,
             settings.hidden_layer_sizes,
             settings.activation,

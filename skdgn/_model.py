@@ -14,7 +14,7 @@ from skdgn._network import Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import Partition, build_partition
 from skdgn._posterior import Posterior, log_density, posterior
-from skdgn._visits import Visitor
+from skdgn._tables import TableVisitor
 
 # A partition with more regions would take gigabytes, and hours.
 MOST_REGIONS = 200_000
@@ -29,13 +29,13 @@ class Model:
     network: Network
     noise: Noise
     partition: Partition
-    visitor: Visitor
+    visitor: TableVisitor
 
     @classmethod
     def build(cls, network: Network, noise: Noise, most_regions: int = MOST_REGIONS) -> Model:
         """Find the regions; TooManyRegionsError if there are more than ``most_regions``."""
         partition = build_partition(network, most_regions)
-        return cls(network, noise, partition, Visitor.prepare(partition, noise))
+        return cls(network, noise, partition, TableVisitor.prepare(partition, noise))
 
     @cached_property
     def prior_masses(self) -> Floats:

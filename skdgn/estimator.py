@@ -248,7 +248,13 @@ class PiecewiseAffineDGN(
         hidden_layer_sizes = _check_hidden_layer_sizes(self.hidden_layer_sizes)
         continues = self.warm_start and hasattr(self, "coefs_")
         rows = np.asarray(
-            validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2),
+            validate_data(
+                self,
+                X,
+                dtype=[np.float64, np.float32],
+                ensure_min_samples=2,
+                ensure_all_finite="allow-nan",
+            ),
             dtype=np.float64,
         )
         row_weights = _check_sample_weight(
@@ -256,6 +262,7 @@ class PiecewiseAffineDGN(
         )
         if not row_weights.sum() > 0:
             raise ValueError("sample_weight must have a positive sum, got weights that are all 0.")
+        self._check_columns_observed(rows[row_weights > 0])
         settings = Settings(
             n_components=int(self.n_components),
             hidden_layer_sizes=hidden_layer_sizes,
@@ -303,6 +310,20 @@ class PiecewiseAffineDGN(
                 stacklevel=2,
             )
         return self
+
+    def _check_columns_observed(self, rows: Floats) -> None:
+        empty = np.flatnonzero(np.isnan(rows).all(axis=0))
+        if empty.size > 0:
+            names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))[empty].tolist()
+            raise ValueError(
+                "X must have an observed value of positive weight in every column, "
+                f"got none in {len(names)} of {rows.shape[1]} columns: {names}."
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _set_model(self, model: Model) -> None:
         """Make the parameters of a model the fitted ones."""
