@@ -138,6 +138,28 @@ class IncompleteVisitor(NamedTuple):
         return visits
 
 
+    def condition(self, rows: Floats, visits: Visits) -> tuple[Floats, Floats]:
+        """Compute the conditional Gaussian of every visit: factors (v, S, S), centers (v, S).
+
+        Truncated to its region, N(factor @ center, factor @ factor') is the posterior there.  Rows
+        (n, D) may be complete, too.
+        """
+        n_components = self.maps.slopes.shape[2]
+        factors = np.empty((len(visits.regions), n_components, n_components))
+        centers = np.empty((len(visits.regions), n_components))
+        _condition_visits(
+            np.ascontiguousarray(rows),
+            tuple(range(n_components)),
+            self.units,
+            self.maps,
+            visits.start,
+            visits.regions,
+            factors,
+            centers,
+        )
+        return factors, centers
+
+
 def _in_latent_coordinates(cells: Cells, shape: tuple[int, ...]) -> Any:
     n_regions, _, n_components = shape
     identity = np.broadcast_to(np.eye(n_components), (n_regions, n_components, n_components))
@@ -292,6 +314,26 @@ def condition_region(
                 rest -= triangle[s, u] * factor[u, t]
             factor[s, t] = rest / triangle[s, s]
     return square, log_determinant
+
+
+@kernel
+def _condition_visits(
+    rows: Floats,
+    axes: Any,
+    units: NoiseUnits,
+    maps: RegionMaps,
+    start: Integers,
+    regions: Integers,
+    factors: Floats,
+    centers: Floats,
+) -> None:
+    holes, row = make_holes(units), make_row(len(axes), rows.shape[1])
+    for n in range(len(rows)):
+        n_observed, _ = read_row(rows[n], units, holes, row)
+        for v in range(start[n], start[n + 1]):
+            condition_region(
+                regions[v], axes, n_observed, maps, holes, row, factors[v], centers[v]
+            )
 
 
 @sum_kernel

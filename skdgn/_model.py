@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._cells import integrate_gaussian
+from skdgn._imputation import fill_with_means
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import Partition, build_partition
@@ -58,6 +59,10 @@ class Model:
     def posterior(self, rows: Floats, n_jobs: int | None = None) -> Posterior:
         """Exact posterior of every row (n, D)."""
         return posterior(self.visitor, rows, n_jobs)
+
+    def impute(self, rows: Floats, n_jobs: int | None = None) -> Floats:
+        """Replace what is missing from rows (n, D) by its conditional mean."""
+        return fill_with_means(self.visitor, rows, n_jobs)
 
     def draw(
         self, n_samples: int, generator: np.random.RandomState

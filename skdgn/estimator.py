@@ -33,11 +33,11 @@ from skdgn._network import ACTIVATIONS, Activation, Network
 from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
 from skdgn._progress import ProgressPrinter
-from skdgn.inference import ExactInference
+from skdgn.conditioning import ExactConditioning
 
 
 class PiecewiseAffineDGN(
-    ExactInference, DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    ExactConditioning, DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Deep generative network with an exact density.
 
