@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdgn._cells import Cells, Facets, integrate_cell, make_room, whiten_cell
+from skdgn._cells import Cells, Facets, integrate_cell_with_error, make_room, whiten_cell
 from skdgn._groups import Groups, cut_corners
 from skdgn._jit import LOG_SQRT_2PI, kernel
 from skdgn._missing import (
@@ -31,13 +31,14 @@ from skdgn._noise import Noise
 from skdgn._partition import Partition
 from skdgn._visits import (
     LARGE,
-    LOG_SHARE_ERROR,
+    LOG_ESTIMATE_ERROR,
+    LOG_SMALLEST_ESTIMATE,
     NEGLIGIBLE,
     ROUNDING,
     SEARCH_MARGIN,
     Visits,
     collect_visits,
-    estimate_mass,
+    loop_settings,
     normalize_shares,
     sort_candidates,
     sum_kernel,
@@ -95,9 +96,7 @@ def enclose_regions(partition: Partition, maps: RegionMaps, groups: Groups, spre
         upper[parents] = upper[children].reshape(shape).max(axis=1)
         all_squares[parents] = all_squares[children].reshape(shape[:2]).min(axis=1)
         n_parents //= 2
-    return Boxes(
-        groups.n_leaves, groups.start, groups.regions, lower, upper, all_squares, spread
-    )
+    return Boxes(groups.n_leaves, groups.start, groups.regions, lower, upper, all_squares, spread)
 
 
 class IncompleteVisitor(NamedTuple):
@@ -124,19 +123,28 @@ class IncompleteVisitor(NamedTuple):
         """Compute the exact posterior of rows (n, D), given their observed entries."""
         rows = np.ascontiguousarray(rows)
         n_regions, _, n_components = self.maps.slopes.shape
-        axes = tuple(range(n_components))
+        axes, log_share_error = loop_settings(n_components)
         visits = collect_visits(
             lambda first, visits: _visit_rows(
-                rows, axes, self.units, self.maps, self.boxes, self.cells, first, visits
+                rows,
+                axes,
+                self.units,
+                self.maps,
+                self.boxes,
+                self.cells,
+                log_share_error,
+                first,
+                visits,
             ),
             len(rows),
             n_regions,
             n_components,
         )
         # Nothing observed: the prior masses sum to one, but for rounding.
-        visits.log_density[np.isnan(rows).all(axis=1)] = 0.0
+        is_empty = np.isnan(rows).all(axis=1)
+        visits.log_density[is_empty] = 0.0
+        visits.log_density_error[is_empty] = 0.0
         return visits
-
 
     def condition(self, rows: Floats, visits: Visits) -> tuple[Floats, Floats]:
         """Compute the conditional Gaussian of every visit: factors (v, S, S), centers (v, S).
@@ -149,7 +157,7 @@ class IncompleteVisitor(NamedTuple):
         centers = np.empty((len(visits.regions), n_components))
         _condition_visits(
             np.ascontiguousarray(rows),
-            tuple(range(n_components)),
+            loop_settings(n_components)[0],
             self.units,
             self.maps,
             visits.start,
@@ -331,9 +339,7 @@ def _condition_visits(
     for n in range(len(rows)):
         n_observed, _ = read_row(rows[n], units, holes, row)
         for v in range(start[n], start[n + 1]):
-            condition_region(
-                regions[v], axes, n_observed, maps, holes, row, factors[v], centers[v]
-            )
+            condition_region(regions[v], axes, n_observed, maps, holes, row, factors[v], centers[v])
 
 
 @sum_kernel
@@ -434,6 +440,7 @@ def _visit_rows(
     maps: RegionMaps,
     boxes: Boxes,
     cells: Any,
+    log_share_error: float,
     first: int,
     visits: Visits,
 ) -> int:
@@ -447,6 +454,7 @@ def _visit_rows(
     log_density, start, regions = visits.log_density, visits.start, visits.regions
     shares, means, covariances = visits.responsibilities, visits.means, visits.covariances
     mean, covariance = np.empty(n_components), np.empty((n_components, n_components))
+    errors = np.empty(n_regions)  # relative, of the row's visits
     n_visits = 0
     n = first
     while n < len(rows) and n_visits + n_regions <= len(regions):
@@ -464,17 +472,24 @@ def _visit_rows(
                 break
             if n_visits == n_before:
                 whiten_cell(cells, found[k], candidates.factors[k], room)
+                # The first region's share, to about two digits.
                 log_bound = bounds[k] - evidences[k]
-                log_total = evidences[k] + estimate_mass(
-                    room, 0, candidates.centers[k], log_bound, mean, covariance
-                )
+                log_tolerance = log_bound + LOG_ESTIMATE_ERROR
+                while True:
+                    log_mass, error = integrate_cell_with_error(
+                        room, 0, candidates.centers[k], log_tolerance, mean, covariance
+                    )
+                    log_total = evidences[k] + log_mass
+                    if log_mass >= log_bound + LOG_SMALLEST_ESTIMATE or log_tolerance == -math.inf:
+                        break
+                    log_tolerance = -math.inf
             for i in range(n_candidates):
                 k = order[i]
                 if bounds[k] < log_total - NEGLIGIBLE:
                     continue
                 whiten_cell(cells, found[k], candidates.factors[k], room)
-                log_tolerance = LOG_SHARE_ERROR + log_total - evidences[k]
-                log_mass = integrate_cell(
+                log_tolerance = log_share_error + log_total - evidences[k]
+                log_mass, error = integrate_cell_with_error(
                     room, 0, candidates.centers[k], log_tolerance, mean, covariance
                 )
                 if log_mass == -math.inf:
@@ -482,6 +497,7 @@ def _visit_rows(
                 share = evidences[k] + log_mass
                 regions[n_visits] = found[k]
                 shares[n_visits] = share
+                errors[n_visits - n_before] = error
                 for s in range(n_components):
                     means[n_visits, s] = mean[s]
                     for t in range(n_components):
@@ -500,12 +516,17 @@ def _visit_rows(
             # So far out that the log density is not a floating-point number: nothing is known.
             regions[n_visits] = 0
             shares[n_visits] = -math.inf
+            errors[0] = 0.0
             for s in range(n_components):
                 means[n_visits, s] = math.nan
                 for t in range(n_components):
                     covariances[n_visits, s, t] = math.nan
             n_visits += 1
         log_density[n] = normalize_shares(shares, n_before, n_visits)
+        square = 0.0
+        for v in range(n_before, n_visits):
+            square += (shares[v] * errors[v - n_before]) ** 2
+        visits.log_density_error[n] = math.sqrt(square)
         start[n + 1] = start[n] + n_visits - n_before
         n += 1
     return n

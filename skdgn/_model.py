@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._cells import integrate_gaussian
+from skdgn._cells import CellIntegrals, integrate_gaussian
 from skdgn._imputation import fill_with_means
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
@@ -39,13 +39,12 @@ class Model:
         return cls(network, noise, partition, TableVisitor.prepare(partition, noise))
 
     @cached_property
-    def prior_masses(self) -> Floats:
-        """Prior probability of each region, (R,)."""
+    def prior(self) -> CellIntegrals:
+        """Integrals of the prior over the regions."""
         n_components = self.network.n_components
-        prior = integrate_gaussian(
+        return integrate_gaussian(
             self.partition.cells, np.zeros(n_components), np.eye(n_components), _LOG_WEIGHT_ERROR
         )
-        return np.exp(prior.log_masses)
 
     @property
     def n_parameters(self) -> int:

@@ -23,7 +23,7 @@ from skdgn._missing import NoiseUnits, find_holes, make_holes, whiten_observed
 from skdgn._network import Floats
 from skdgn._posterior import map_batches
 from skdgn._tables import TableVisitor
-from skdgn._visits import Visits
+from skdgn._visits import Visits, sum_kernel
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def accumulate_incomplete(
     )
 
 
-@kernel
+@sum_kernel
 def _accumulate_incomplete(
     visits: Visits,
     rows: Floats,

@@ -64,6 +64,7 @@ def concatenate(parts: list[Visits]) -> Visits:
         responsibilities=np.concatenate([part.responsibilities for part in parts]),
         means=np.concatenate([part.means for part in parts]),
         covariances=np.concatenate([part.covariances for part in parts]),
+        log_density_error=np.concatenate([part.log_density_error for part in parts]),
     )
 
 
@@ -81,4 +82,5 @@ def interleave(parts: tuple[Visits, ...], rows: tuple[Integers, ...]) -> Visits:
         responsibilities=joined.responsibilities[visit_order],
         means=joined.means[visit_order],
         covariances=joined.covariances[visit_order],
+        log_density_error=joined.log_density_error[row_order],
     )

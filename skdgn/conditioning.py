@@ -157,9 +157,7 @@ class ExactConditioning(ExactInference):
                         f"got {feature}."
                     )
             else:
-                raise ValueError(
-                    f"given must hold indices or names of features, got {feature!r}."
-                )
+                raise ValueError(f"given must hold indices or names of features, got {feature!r}.")
             others[index] = False
         return others
 

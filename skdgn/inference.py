@@ -53,6 +53,8 @@ class ExactInference:
         -------
         log_density : ndarray of shape (n_samples,)
             log p(x), exact to rounding for up to three latent dimensions, far outliers included.
+            For more, an estimate to two or three digits: ``posterior(X).log_density_error`` holds
+            its standard error.
         """
         rows = self._validate_rows(X)
         return self._fitted_model().log_density(rows, self.n_jobs)
