@@ -34,7 +34,14 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
     def _validate_rows(self, X: ArrayLike) -> Floats:
         check_is_fitted(self)
         return np.asarray(
-            validate_data(self, X, reset=False, dtype=[np.float64, np.float32]), dtype=np.float64
+            validate_data(
+                self,
+                X,
+                reset=False,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite="allow-nan",
+            ),
+            dtype=np.float64,
         )
 
     def score_samples(self, X: ArrayLike) -> Floats:
