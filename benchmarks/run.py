@@ -114,10 +114,10 @@ def finer_network(small: Network) -> Network:
     first_bias = np.concatenate([small.intercepts[0], 0.5 * rng.normal(size=48)])
     second = np.zeros((64, 64))
     second[:16, :16] = small.coefs[1]
-    second[:16, 16:] = 1e-4 * rng.normal(size=(16, 48))
+    second[:16, 16:] = 1e-6 * rng.normal(size=(16, 48))
     second[16:] = rng.normal(size=(48, 64)) / 8.0
     second_bias = np.concatenate([small.intercepts[1], 0.5 * rng.normal(size=48)])
-    output = np.concatenate([small.coefs[2], 1e-4 * rng.normal(size=(5, 48))], axis=1)
+    output = np.concatenate([small.coefs[2], 1e-6 * rng.normal(size=(5, 48))], axis=1)
     return Network.from_arrays(
         [first, second, output], [first_bias, second_bias, small.intercepts[2]], small.activation
     )
@@ -134,7 +134,7 @@ def growth() -> list[Row]:
     cells = " to ".join(str(len(partition)) for partition in partitions)
     table: list[Row] = []
     for deviation in (0.001, 0.01):
-        rows = draw(small, deviation, 500)
+        rows = draw(small, deviation, 2000)
         noise = Noise.from_covariance(deviation**2, 5)
         visitors = [Visitor.prepare(partition, noise) for partition in partitions]
         visits = [len(visitor.visit(rows).regions) / len(rows) for visitor in visitors]
