@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from skdgn._completion import complete_rows
 from skdgn._em import Problem, Progress, State, likeliest, run_em
 from skdgn._initialization import starting_methods, starting_network
 from skdgn._model import MOST_REGIONS
@@ -54,19 +55,21 @@ class Scaling:
 
     @classmethod
     def of(cls, rows: Floats, row_weights: Floats, covariance_type: str) -> Scaling:
-        """Measure rows; spherical noise needs the same unit for all features."""
-        center = np.average(rows, axis=0, weights=row_weights)
-        variances = np.average((rows - center) ** 2, axis=0, weights=row_weights)
+        """Measure what was observed; spherical noise needs the same unit for all features."""
+        weights = np.where(np.isnan(rows), 0.0, row_weights[:, None])
+        center = np.average(np.nan_to_num(rows), axis=0, weights=weights)
+        squares = np.nan_to_num((rows - center) ** 2)
+        variances = np.average(squares, axis=0, weights=weights)
         if covariance_type == "spherical":
             variances = np.full_like(variances, variances.mean())
         # What is constant but for rounding has no scale of its own.
         constant = variances <= (8.0 * np.finfo(float).eps * np.abs(center)) ** 2
         return cls(center, np.where(constant, 1.0, np.sqrt(variances)))
 
-    @property
-    def log_volume(self) -> float:
-        """What scaling adds to a log density."""
-        return float(np.log(self.deviations).sum())
+    def log_volume(self, rows: Floats, row_weights: Floats) -> float:
+        """What scaling adds to the mean log density: every observed entry counts."""
+        shares = np.average(~np.isnan(rows), axis=0, weights=row_weights)
+        return float(shares @ np.log(self.deviations))
 
     def apply(self, rows: Floats) -> Floats:
         """Scale rows."""
@@ -132,13 +135,16 @@ def merge_duplicates(rows: Floats, row_weights: Floats) -> tuple[Floats, Floats]
     """Sort rows, merge equal ones and drop those without weight.
 
     A fit then depends neither on the order of the rows nor on whether a row is repeated or
-    weighted.
+    weighted.  Rows with the same holes follow each other.
     """
     kept = row_weights > 0
-    distinct, inverse = np.unique(rows[kept], axis=0, return_inverse=True)
-    weights = np.zeros(len(distinct))
+    holes = np.isnan(rows[kept])
+    # NaN equals nothing, not even itself: zeros and the places of the holes stand for it.
+    keys = np.concatenate([holes, np.where(holes, 0.0, rows[kept])], axis=1)
+    _, chosen, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    weights = np.zeros(len(chosen))
     np.add.at(weights, inverse.ravel(), row_weights[kept])
-    return distinct, weights
+    return rows[kept][chosen], weights
 
 
 def fit_network(
@@ -149,7 +155,7 @@ def fit_network(
     warm_start: tuple[Network, Noise] | None,
     watch: Callable[[Iteration], bool],
 ) -> FitResult:
-    """Fit a network and its noise to rows (n, D).
+    """Fit a network and its noise to rows (n, D), NaN where a value is missing.
 
     ``watch`` is told of every iteration of the final runs, and stops the run if it returns True.
     A keyboard interrupt ends the fit with the best parameters so far; before there are any, it
@@ -167,6 +173,8 @@ def fit_network(
         affordable_regions(settings, rows.shape[1]),
         settings.n_jobs,
     )
+    completed = complete_rows(problem.rows, row_weights)
+    log_volume = scaling.log_volume(rows, row_weights)
 
     def result(progress: Progress) -> FitResult:
         network, noise = scaling.restore(progress.state.network, progress.state.noise)
@@ -175,8 +183,8 @@ def fit_network(
         return FitResult(
             network,
             noise,
-            progress.state.lower_bound - scaling.log_volume,
-            np.array(progress.lower_bounds) - scaling.log_volume,
+            progress.state.lower_bound - log_volume,
+            np.array(progress.lower_bounds) - log_volume,
             progress.converged,
             progress.stopped,
             progress.interrupted,
@@ -188,7 +196,7 @@ def fit_network(
             Iteration(
                 run=run,
                 number=len(bounds),
-                lower_bound=bounds[-1] - scaling.log_volume,
+                lower_bound=bounds[-1] - log_volume,
                 change=bounds[-1] - (bounds[-2] if len(bounds) > 1 else progress.start),
                 n_regions=len(progress.state.partition),
                 converged=progress.converged,
@@ -204,7 +212,7 @@ def fit_network(
                 if warm_start is not None:
                     start = Progress(problem.evaluate(*scaling.scale(*warm_start)))
                 else:
-                    start = _best_start(problem, settings, generator)
+                    start = _best_start(problem, completed, settings, generator)
                 if not start.interrupted:
                     start = run_em(
                         problem,
@@ -239,7 +247,9 @@ def affordable_regions(settings: Settings, n_features: int) -> int:
     return most_regions
 
 
-def _best_start(problem: Problem, settings: Settings, generator: np.random.Generator) -> Progress:
+def _best_start(
+    problem: Problem, completed: Floats, settings: Settings, generator: np.random.Generator
+) -> Progress:
     """Try the starting methods briefly and keep the likeliest, even if interrupted."""
     methods = (
         starting_methods(settings.n_components)
@@ -252,12 +262,13 @@ def _best_start(problem: Problem, settings: Settings, generator: np.random.Gener
         trial_problem = replace(
             problem, rows=problem.rows[chosen], row_weights=problem.row_weights[chosen]
         )
+        completed = completed[chosen]
     runs: list[Progress] = []
     interrupted = False
     try:
         for method in methods:
             try:
-                start = _start(trial_problem, settings, method, generator)
+                start = _start(trial_problem, completed, settings, method, generator)
             except TooManyRegionsError:
                 if method == methods[-1] and not runs:
                     raise
@@ -286,10 +297,14 @@ def _best_start(problem: Problem, settings: Settings, generator: np.random.Gener
 
 
 def _start(
-    problem: Problem, settings: Settings, method: str, generator: np.random.Generator
+    problem: Problem,
+    completed: Floats,
+    settings: Settings,
+    method: str,
+    generator: np.random.Generator,
 ) -> State:
     start = starting_network(
-        problem.rows,
+        completed,
         settings.n_components,
         settings.hidden_layer_sizes,
         settings.activation,

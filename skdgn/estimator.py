@@ -30,10 +30,10 @@ from skdgn._partition import Partition
 from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
-from skdgn.inference import ExactInference
+from skdgn.conditioning import ExactConditioning
 
 
-class PiecewiseAffineDGN(CallbackSupportMixin, ExactInference, BaseEstimator):
+class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator):
     """Deep generative network with an exact density.
 
     ``z ~ N(0, I)`` in a latent space of ``n_components`` dimensions, ``x | z ~ N(g(z), noise)``,
@@ -96,6 +96,9 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactInference, BaseEstimator):
         Number of regions of latent space on which the network is affine.
     weights_ : ndarray of shape (n_regions,)
         Prior probability of each region.
+    weights_error_ : ndarray of shape (n_regions,)
+        Standard error of ``weights_``: zero for up to three latent dimensions, where they are exact
+        to rounding; about 0.2 % of the weight for more.
     partition_ : Partition
         The regions: ``cells``, ``patterns`` and affine ``maps``.
     converged_ : bool
@@ -275,6 +278,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactInference, BaseEstimator):
                     reset=warm_start is None,
                     dtype=[np.float64, np.float32],
                     ensure_min_samples=2,
+                    ensure_all_finite="allow-nan",
                 ),
                 dtype=np.float64,
             )
@@ -283,6 +287,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactInference, BaseEstimator):
             )
             if not row_weights.sum() > 0:
                 raise ValueError("sample_weight must have a positive sum, got only zeros.")
+            self._check_columns_observed(rows[row_weights > 0])
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
@@ -316,6 +321,20 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactInference, BaseEstimator):
                 stacklevel=3,
             )
         return self
+
+    def _check_columns_observed(self, rows: Floats) -> None:
+        empty = np.flatnonzero(np.isnan(rows).all(axis=0))
+        if empty.size > 0:
+            names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))[empty].tolist()
+            raise ValueError(
+                "X must have an observed value of positive weight in every column, "
+                f"got none in {len(names)} of {rows.shape[1]} columns: {names}."
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _settings(self) -> Settings:
         """Check what scikit-learn's constraints leave open."""
@@ -393,12 +412,14 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactInference, BaseEstimator):
 
 def _attributes_of_model(model: Model) -> dict[str, Any]:
     network, covariance = model.network, model.noise.covariance
+    weights = np.exp(model.prior.log_masses)
     return {
         "coefs_": list(network.coefs),
         "intercepts_": list(network.intercepts),
         "noise_covariance_": float(covariance) if covariance.ndim == 0 else covariance,
         "n_regions_": len(model.partition),
-        "weights_": model.prior_masses,
+        "weights_": weights,
+        "weights_error_": weights * model.prior.errors,
         "n_parameters_": model.n_parameters,
         # Setting the parameter after a fit must not change the fitted network.
         "_fitted_activation": (network.activation.name, network.activation.negative_slope),
