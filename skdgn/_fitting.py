@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,8 +25,6 @@ _TRIAL_ITERATIONS = 8
 _TRIAL_ROWS = 2000
 # Bytes that the regions of a fit may take.
 _MEMORY = 2e9
-# Up to so many weights, linear algebra is faster in one thread.
-_FEW_WEIGHTS = 1000
 
 
 @dataclass(frozen=True)
@@ -209,7 +206,7 @@ def fit_network(
 
     runs: list[Progress] = []
     # Products are small: on a busy machine, threads waiting for each other take ten times as long.
-    with threadpool_limits(limits=1 if _is_small(settings, rows) else None, user_api="blas"):
+    with threadpool_limits(limits=1, user_api="blas"):
         try:
             for run in range(1 if warm_start is not None else settings.n_init):
                 if warm_start is not None:
@@ -233,11 +230,6 @@ def fit_network(
                 raise
             runs[-1].interrupted = True
     return replace(result(likeliest(runs)), interrupted=runs[-1].interrupted)
-
-
-def _is_small(settings: Settings, rows: Floats) -> bool:
-    widths = (settings.n_components, *settings.hidden_layer_sizes, rows.shape[1])
-    return sum((a + 1) * b for a, b in itertools.pairwise(widths)) <= _FEW_WEIGHTS
 
 
 def affordable_regions(settings: Settings, n_features: int) -> int:
