@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from skdgn._maximization import GaussNewtonSystem, linearize, maximize_noise, step_network
+from skdgn._model import Model
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
-from skdgn._partition import Partition, TooManyRegionsError, build_partition
+from skdgn._partition import Partition, TooManyRegionsError
 from skdgn._statistics import SufficientStatistics, expect
-from skdgn._visits import Visitor
 
 _FIRST_DAMPING = 1e-2
 _SMALLEST_DAMPING = 1e-7
@@ -31,10 +31,23 @@ _PATIENCE = 2
 class State:
     """Parameters, and the E-step at them."""
 
-    network: Network
-    noise: Noise
-    partition: Partition
+    model: Model
     statistics: SufficientStatistics
+
+    @property
+    def network(self) -> Network:
+        """The generator."""
+        return self.model.network
+
+    @property
+    def noise(self) -> Noise:
+        """The noise around it."""
+        return self.model.noise
+
+    @property
+    def partition(self) -> Partition:
+        """The regions of latent space."""
+        return self.model.partition
 
     @property
     def lower_bound(self) -> float:
@@ -55,15 +68,15 @@ class Problem:
 
     def evaluate(self, network: Network, noise: Noise) -> State:
         """Run the E-step."""
-        partition = build_partition(network, self.most_regions)
+        model = Model.build(network, noise, self.most_regions)
         statistics = expect(
-            Visitor.prepare(partition, noise),
+            model.visitor,
             self.rows,
             self.row_weights,
             self.covariance_type == "full",
             self.n_jobs,
         )
-        return State(network, noise, partition, statistics)
+        return State(model, statistics)
 
     def best_noise(self, state: State, network: Network) -> Noise:
         """Maximise over the noise, given new weights and the old posterior."""

@@ -22,29 +22,22 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_sample_weight,
-    check_array,
     check_is_fitted,
     validate_data,
 )
 
-from skdgn._cells import integrate_gaussian
 from skdgn._em import STEPS
 from skdgn._fitting import Settings, fit_network
-from skdgn._network import ACTIVATIONS, Activation, Floats, Network
+from skdgn._model import MOST_REGIONS, Model
+from skdgn._network import ACTIVATIONS, Activation, Network
 from skdgn._noise import COVARIANCE_TYPES, Noise
-from skdgn._partition import Partition, build_partition
-from skdgn._posterior import Posterior, log_density, posterior
+from skdgn._partition import Partition
 from skdgn._progress import ProgressPrinter
-from skdgn._visits import Visitor
-
-# A partition with more regions would take gigabytes, and hours.
-_MOST_REGIONS = 200_000
-# Absolute error of a prior mass.
-_LOG_WEIGHT_ERROR = math.log(1e-14)
+from skdgn.inference import ExactInference
 
 
 class PiecewiseAffineDGN(
-    DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    ExactInference, DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Deep generative network with an exact density.
 
@@ -229,7 +222,7 @@ class PiecewiseAffineDGN(
             covariance_type=noise.covariance_type,
         )
         estimator.n_features_in_ = network.n_features
-        estimator._set_parameters(network, noise, build_partition(network))
+        estimator._set_model(Model.build(network, noise))
         estimator.converged_ = True
         estimator.n_iter_ = 0
         estimator.lower_bounds_ = np.empty(0)
@@ -274,14 +267,14 @@ class PiecewiseAffineDGN(
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             reg_covar=float(self.reg_covar),
-            most_regions=_MOST_REGIONS,
+            most_regions=MOST_REGIONS,
             n_jobs=self.n_jobs,
         )
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         warm_start = None
         if continues:
-            noise = Noise.from_covariance(self.noise_covariance_, self.n_features_in_)
-            warm_start = (self._network(), noise)
+            model = self._fitted_model()
+            warm_start = (model.network, model.noise)
         result = fit_network(
             rows,
             row_weights,
@@ -290,7 +283,7 @@ class PiecewiseAffineDGN(
             warm_start,
             ProgressPrinter(self.verbose),
         )
-        self._set_parameters(result.network, result.noise, build_partition(result.network))
+        self._set_model(Model.build(result.network, result.noise))
         self.converged_ = result.converged
         self.n_iter_ = len(result.lower_bounds)
         self.lower_bounds_ = result.lower_bounds
@@ -311,213 +304,39 @@ class PiecewiseAffineDGN(
             )
         return self
 
-    def _set_parameters(self, network: Network, noise: Noise, partition: Partition) -> None:
-        """Make a network and its noise the fitted ones."""
+    def _set_model(self, model: Model) -> None:
+        """Make the parameters of a model the fitted ones."""
+        network, covariance = model.network, model.noise.covariance
         self.coefs_ = list(network.coefs)
         self.intercepts_ = list(network.intercepts)
-        covariance = noise.covariance
         self.noise_covariance_ = float(covariance) if covariance.ndim == 0 else covariance
-        self.n_regions_ = len(partition)
-        identity = np.eye(network.n_components)
-        prior = integrate_gaussian(partition.cells, identity[0] * 0.0, identity, _LOG_WEIGHT_ERROR)
-        self.weights_ = np.exp(prior.log_masses)
-        self.n_parameters_ = network.n_identifiable_weights + noise.n_parameters
-        self._partition = partition
-        self._visitor = Visitor.prepare(partition, noise)
+        self.n_regions_ = len(model.partition)
+        self.weights_ = model.prior_masses
+        self.n_parameters_ = model.n_parameters
+        # Setting the parameter afterwards must not change the fitted network.
+        self._fitted_activation = (network.activation.name, network.activation.negative_slope)
+        self._model = model
+
+    def _fitted_model(self) -> Model:
+        check_is_fitted(self)
+        if not hasattr(self, "_model"):
+            network = Network.from_arrays(
+                self.coefs_, self.intercepts_, Activation.from_name(*self._fitted_activation)
+            )
+            noise = Noise.from_covariance(self.noise_covariance_, network.n_features)
+            self._model = Model.build(network, noise)
+        return self._model
 
     # What can be computed again is not part of the state: it is large, and pickles stay simple.
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        state.pop("_partition", None)
-        state.pop("_visitor", None)
+        state.pop("_model", None)
         return state
-
-    def _network(self) -> Network:
-        return Network.from_arrays(
-            self.coefs_,
-            self.intercepts_,
-            Activation.from_name(self.activation, self.negative_slope),
-        )
 
     @property
     def partition_(self) -> Partition:
         """Regions of latent space, with the affine map of the network on each of them."""
-        check_is_fitted(self)
-        if not hasattr(self, "_partition"):
-            self._partition = build_partition(self._network())
-        return self._partition
-
-    def _fitted_visitor(self) -> Visitor:
-        if not hasattr(self, "_visitor"):
-            noise = Noise.from_covariance(self.noise_covariance_, self.n_features_in_)
-            self._visitor = Visitor.prepare(self.partition_, noise)
-        return self._visitor
-
-    def _validate_rows(self, X: ArrayLike) -> Floats:
-        check_is_fitted(self)
-        return np.asarray(
-            validate_data(self, X, reset=False, dtype=[np.float64, np.float32]), dtype=np.float64
-        )
-
-    def score_samples(self, X: ArrayLike) -> Floats:
-        """Compute the exact log density of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_density : ndarray of shape (n_samples,)
-            log p(x), exact to rounding for up to three latent dimensions, far outliers included.
-        """
-        rows = self._validate_rows(X)
-        return log_density(self._fitted_visitor(), rows, self.n_jobs)
-
-    def score(self, X: ArrayLike, y: None = None) -> float:
-        """Compute the mean log density of the rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : None
-            Ignored, present for scikit-learn's conventions.
-
-        Returns
-        -------
-        score : float
-        """
-        return float(self.score_samples(X).mean())
-
-    def aic(self, X: ArrayLike) -> float:
-        """Compute Akaike's information criterion on X; the lower the better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        aic : float
-        """
-        return float(-2.0 * self.score_samples(X).sum() + 2.0 * self.n_parameters_)
-
-    def bic(self, X: ArrayLike) -> float:
-        """Compute the Bayesian information criterion on X; the lower the better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        bic : float
-        """
-        log_densities = self.score_samples(X)
-        return float(-2.0 * log_densities.sum() + self.n_parameters_ * math.log(len(log_densities)))
-
-    def sample(
-        self, n_samples: int = 1, random_state: Any = None
-    ) -> tuple[Floats, np.ndarray[tuple[int], np.dtype[np.intp]]]:
-        """Draw rows from the model.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-        random_state : int, RandomState instance or None, default=None
-            None takes the estimator's own.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        regions : ndarray of shape (n_samples,)
-            Region of latent space each row was drawn from.
-        """
-        check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or n_samples < 1:
-            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
-        generator = check_random_state(self.random_state if random_state is None else random_state)
-        network = self._network()
-        noise = Noise.from_covariance(self.noise_covariance_, self.n_features_in_)
-        latent = generator.standard_normal((n_samples, network.n_components))
-        regions = self.partition_.locate(network.patterns(latent))
-        rows = network.forward(latent)
-        return rows + noise.color(generator.standard_normal(rows.shape)), regions
-
-    def posterior(self, X: ArrayLike) -> Posterior:
-        """Compute the exact posterior of the latent variables, given each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        posterior : Posterior
-            With ``mean``, ``covariance`` and ``responsibilities``.
-        """
-        rows = self._validate_rows(X)
-        return posterior(self._fitted_visitor(), rows, self.n_jobs)
-
-    def predict_proba(self, X: ArrayLike) -> Floats:
-        """Compute the posterior probability of each region, given each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        responsibilities : ndarray of shape (n_samples, n_regions)
-        """
-        return self.posterior(X).responsibilities
-
-    def predict(self, X: ArrayLike) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        """Find the most responsible region of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        regions : ndarray of shape (n_samples,)
-        """
-        return self.posterior(X).most_responsible
-
-    def transform(self, X: ArrayLike) -> Floats:
-        """Compute the posterior mean of the latent variables, given each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        Z : ndarray of shape (n_samples, n_components)
-        """
-        return self.posterior(X).mean
-
-    def inverse_transform(self, Z: ArrayLike) -> Floats:
-        """Evaluate the generator.
-
-        Parameters
-        ----------
-        Z : array-like of shape (n_samples, n_components)
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        """
-        check_is_fitted(self)
-        network = self._network()
-        latent = check_array(Z, dtype=np.float64, input_name="Z")
-        if latent.shape[1] != network.n_components:
-            raise ValueError(
-                f"Z must have {network.n_components} columns, one per latent dimension, "
-                f"got {latent.shape[1]}."
-            )
-        return network.forward(latent)
+        return self._fitted_model().partition
 
     @property
     def _n_features_out(self) -> int:
