@@ -1,0 +1,428 @@
+"""Independent draws from a Gaussian truncated to a convex cell, whatever its shape and distance.
+
+In whitened coordinates the Gaussian is N(center, I) and the cell is a list of halfspaces, for all
+kinds of cells alike.  If the cell has a fair share of the Gaussian's mass, points of the Gaussian
+are drawn until they fall into the cell.  Otherwise, with axes along the principal directions of
+the truncated Gaussian and ``s`` all coordinates but the last, the density of s is
+
+    exp(-|s - center|^2 / 2) P(s),      P(s): the integral over the chord of the cell above s,
+
+and log P is concave (Prekopa).  So a tangent plane to it is an upper bound, everywhere, and what
+it bounds is a Gaussian again, shifted: it can be drawn from and integrated over any box.  The
+space of s is cut into boxes, each with a tangent of its own; a point is drawn from the boxes'
+Gaussians, accepted with probability P(s) over its bound, and completed by a draw from its chord.
+A rejected point splits its box, so that rejections become rare, however odd the cell; accepted
+points follow the truncated Gaussian exactly, whatever the boxes were at that time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdgn._cells import Cells, integrate_gaussian
+from skdgn._jit import kernel
+from skdgn._network import Floats
+from skdgn._truncated import log_integral, quantile
+
+Integers = NDArray[np.intp]
+
+# Plain rejection goes on while at least one point in so many falls into the cell, after this many.
+_FEWEST_TRIALS, _TRIALS_PER_DRAW = 16, 8
+# Boxes per cell: with so many, all but few points are accepted even in three dimensions.
+_MOST_BOXES = 1024
+# Boxes are halved within this many deviations of the mean, and doubled beyond.
+_REACH = 4.0
+# Deviations smaller than this are rounding errors; they only decide how boxes are cut.
+_SMALLEST_DEVIATION = 1e-12
+
+
+class Frames(NamedTuple):
+    """Principal axes of truncated Gaussians, in whitened coordinates, the shortest one last."""
+
+    means: Floats  # (v, S)
+    axes: Floats  # (v, S, S) rows are the axes
+    deviations: Floats  # (v, S) along them
+
+
+def principal_frames(factors: Floats, means: Floats, covariances: Floats) -> Frames:
+    """Find the axes of truncated Gaussians with these moments, given in latent coordinates.
+
+    Factors (v, S, S) are those of the whitened coordinates y, with ``z = factor @ y``.  Moments
+    need not be exact: they only decide how fast draws are.
+    """
+    inverses = np.linalg.inv(factors)
+    whitened = np.einsum("vst,vt->vs", inverses, means)
+    spread = inverses @ covariances @ np.swapaxes(inverses, 1, 2)
+    variances, columns = np.linalg.eigh(spread)
+    deviations = np.sqrt(np.maximum(variances[:, ::-1], _SMALLEST_DEVIATION**2))
+    axes = np.swapaxes(columns, 1, 2)[:, ::-1]
+    return Frames(whitened, np.ascontiguousarray(axes), np.ascontiguousarray(deviations))
+
+
+def draw_truncated(
+    cells: Cells,
+    mean: Floats,
+    covariance: Floats,
+    n_draws: int,
+    generator: np.random.Generator,
+) -> Floats:
+    """Draw from N(mean, covariance) truncated to the first of some cells: (n_draws, S)."""
+    cell = cells.take(np.zeros(1, dtype=np.intp))
+    factor = np.linalg.cholesky(covariance)
+    moments = integrate_gaussian(cell, mean, covariance)
+    frames = principal_frames(factor[None], moments.means, moments.covariances)
+    facets = cell.facets()
+    normals = facets.normals @ factor
+    lengths = np.linalg.norm(normals, axis=1)
+    draws = np.empty((n_draws, len(mean)))
+    draw_cell(
+        np.ascontiguousarray(normals / lengths[:, None]),
+        facets.offsets / lengths,
+        np.linalg.solve(factor, mean),
+        frames.means[0],
+        frames.axes[0],
+        frames.deviations[0],
+        generator,
+        draws,
+    )
+    return draws @ factor.T
+
+
+class _Cell(NamedTuple):
+    """A cell in the coordinates of its frame: along the axes, from the truncated Gaussian's mean.
+
+    The Gaussian has the density exp(slopes . v - |v|^2 / 2) there.
+    """
+
+    normals: Floats  # (k, S)
+    bounds: Floats  # (k,): normals @ v >= bounds
+    slopes: Floats  # (S,)
+    deviations: Floats  # (S,)
+
+
+class _Boxes(NamedTuple):
+    """Boxes in all coordinates but the last; in each, log P(v) <= height + tilt . v."""
+
+    lower: Floats  # (b, S - 1)
+    upper: Floats
+    tilts: Floats  # (b, S - 1)
+    heights: Floats  # (b,)
+    log_weights: Floats  # (b,) log integral of the bound; -inf if the box is empty
+    cumulative: Floats  # (b,) weights added up, relative to the largest
+
+
+@kernel
+def draw_cell(
+    normals: Floats,
+    offsets: Floats,
+    center: Floats,
+    mean: Floats,
+    axes: Floats,
+    deviations: Floats,
+    generator: Any,
+    draws: Floats,
+) -> None:
+    """Draw from N(center, I) truncated to a cell, in whitened coordinates.
+
+    Parameters
+    ----------
+    normals, offsets : ndarray of shape (k, S) and (k,)
+        The cell: ``normals @ y >= offsets``.
+    center : ndarray of shape (S,)
+    mean, axes, deviations : ndarray of shape (S,), (S, S) and (S,)
+        Of the truncated Gaussian; see `principal_frames`.
+    generator : numpy.random.Generator
+    draws : ndarray of shape (n, S)
+        Filled with independent draws.
+    """
+    n_dimensions, n_draws = center.size, len(draws)
+    cell = _make_cell(normals, offsets, center, mean, axes, deviations)
+    point = np.empty(n_dimensions)
+    n_done, n_trials = 0, 0
+    while n_done < n_draws and n_trials < _FEWEST_TRIALS + _TRIALS_PER_DRAW * n_done:
+        n_trials += 1
+        for s in range(n_dimensions):
+            point[s] = cell.slopes[s] + generator.standard_normal()
+        if _is_inside(cell, point):
+            _place(mean, axes, point, draws, n_done)
+            n_done += 1
+    if n_done == n_draws:
+        return
+    boxes = _make_boxes(min(_MOST_BOXES, 8 + n_draws - n_done), n_dimensions)
+    n_boxes = 1
+    tilt = np.empty(n_dimensions)
+    _start_box(cell, boxes)
+    _improve_box(cell, boxes, 0, point, tilt)
+    _add_weights(boxes, n_boxes)
+    while n_done < n_draws:
+        box = _choose_box(boxes, n_boxes, generator.random())
+        if _propose(cell, boxes, box, generator, point):
+            _place(mean, axes, point, draws, n_done)
+            n_done += 1
+        elif n_boxes < len(boxes.heights):
+            _split_box(cell, boxes, box, n_boxes, point, tilt)
+            n_boxes += 1
+            _add_weights(boxes, n_boxes)
+
+
+@kernel
+def _make_cell(
+    normals: Floats,
+    offsets: Floats,
+    center: Floats,
+    mean: Floats,
+    axes: Floats,
+    deviations: Floats,
+) -> _Cell:
+    n_facets, n_dimensions = normals.shape
+    turned, bounds = np.empty((n_facets, n_dimensions)), np.empty(n_facets)
+    slopes = np.empty(n_dimensions)
+    for f in range(n_facets):
+        bounds[f] = offsets[f]
+        for s in range(n_dimensions):
+            bounds[f] -= normals[f, s] * mean[s]
+            turned[f, s] = 0.0
+            for t in range(n_dimensions):
+                turned[f, s] += axes[s, t] * normals[f, t]
+    for s in range(n_dimensions):
+        slopes[s] = 0.0
+        for t in range(n_dimensions):
+            slopes[s] += axes[s, t] * (center[t] - mean[t])
+    return _Cell(turned, bounds, slopes, deviations)
+
+
+@kernel
+def _make_boxes(most_boxes: int, n_dimensions: int) -> _Boxes:
+    return _Boxes(
+        np.empty((most_boxes, n_dimensions - 1)),
+        np.empty((most_boxes, n_dimensions - 1)),
+        np.empty((most_boxes, n_dimensions - 1)),
+        np.empty(most_boxes),
+        np.empty(most_boxes),
+        np.empty(most_boxes),
+    )
+
+
+@kernel
+def _is_inside(cell: _Cell, point: Floats) -> bool:
+    for f in range(cell.bounds.size):
+        distance = -cell.bounds[f]
+        for s in range(point.size):
+            distance += cell.normals[f, s] * point[s]
+        if distance < 0.0:
+            return False
+    return True
+
+
+@kernel
+def _place(mean: Floats, axes: Floats, point: Floats, draws: Floats, n: int) -> None:
+    """Write a point of the frame in whitened coordinates."""
+    for s in range(point.size):
+        draws[n, s] = mean[s]
+        for t in range(point.size):
+            draws[n, s] += axes[t, s] * point[t]
+
+
+@kernel
+def _chord(cell: _Cell, point: Floats) -> tuple[float, float, int, int]:
+    """Ends of the chord above a point (its last coordinate does not count), and their facets."""
+    last = point.size - 1
+    lower, upper = -math.inf, math.inf
+    below, above = -1, -1
+    for f in range(cell.bounds.size):
+        missing = cell.bounds[f]
+        for s in range(last):
+            missing -= cell.normals[f, s] * point[s]
+        along = cell.normals[f, last]
+        if along > 0.0:
+            if missing / along > lower:
+                lower, below = missing / along, f
+        elif along < 0.0:
+            if missing / along < upper:
+                upper, above = missing / along, f
+        elif missing > 0.0:
+            return math.inf, -math.inf, -1, -1
+    return lower, upper, below, above
+
+
+@kernel
+def _fill_tangent(cell: _Cell, point: Floats, tilt: Floats) -> float:
+    """Fill the gradient of log P at a point; return the tangent's height at v = 0.
+
+    -inf if there is no chord above the point, and no tangent.
+    """
+    last = point.size - 1
+    lower, upper, below, above = _chord(cell, point)
+    slope = cell.slopes[last]
+    value = log_integral(slope, lower, upper)
+    if value == -math.inf:
+        return -math.inf
+    at_lower, at_upper = 0.0, 0.0
+    if below >= 0:
+        at_lower = math.exp(lower * (slope - 0.5 * lower) - value) / cell.normals[below, last]
+    if above >= 0:
+        at_upper = math.exp(upper * (slope - 0.5 * upper) - value) / cell.normals[above, last]
+    height = value
+    for s in range(last):
+        tilt[s] = 0.0
+        if below >= 0:
+            tilt[s] += at_lower * cell.normals[below, s]
+        if above >= 0:
+            tilt[s] -= at_upper * cell.normals[above, s]
+        height -= tilt[s] * point[s]
+    return height
+
+
+@kernel
+def _weigh(cell: _Cell, boxes: _Boxes, box: int, tilt: Floats, height: float) -> float:
+    """Log integral of a bound over a box."""
+    log_weight = height
+    for s in range(boxes.lower.shape[1]):
+        log_weight += log_integral(
+            cell.slopes[s] + tilt[s], boxes.lower[box, s], boxes.upper[box, s]
+        )
+    return log_weight
+
+
+@kernel
+def _start_box(cell: _Cell, boxes: _Boxes) -> None:
+    """Make the first box all of space; no chord has a larger integral than a whole line."""
+    last = cell.slopes.size - 1
+    for s in range(last):
+        boxes.lower[0, s] = -math.inf
+        boxes.upper[0, s] = math.inf
+        boxes.tilts[0, s] = 0.0
+    boxes.heights[0] = log_integral(cell.slopes[last], -math.inf, math.inf)
+    boxes.log_weights[0] = _weigh(cell, boxes, 0, boxes.tilts[0], boxes.heights[0])
+
+
+@kernel
+def _improve_box(cell: _Cell, boxes: _Boxes, box: int, point: Floats, tilt: Floats) -> None:
+    """Try the tangents at the box's point nearest to the mean and at its middle."""
+    last = cell.slopes.size - 1
+    for trial in range(2):
+        for s in range(last):
+            lower, upper = boxes.lower[box, s], boxes.upper[box, s]
+            if trial == 1:
+                lower, upper = _part_to_cut(lower, upper, cell.deviations[s])
+                lower = upper = 0.5 * (lower + upper)
+            point[s] = min(max(0.0, lower), upper)
+        height = _fill_tangent(cell, point, tilt)
+        if height > -math.inf:
+            log_weight = _weigh(cell, boxes, box, tilt, height)
+            # (not a number where an infinite tilt meets an infinite box: no better, either)
+            if log_weight < boxes.log_weights[box]:
+                boxes.log_weights[box] = log_weight
+                boxes.heights[box] = height
+                for s in range(last):
+                    boxes.tilts[box, s] = tilt[s]
+
+
+@kernel
+def _part_to_cut(lower: float, upper: float, deviation: float) -> tuple[float, float]:
+    """Part of an interval to be cut in its middle: that within reach of the mean, if any."""
+    reach = _REACH * deviation
+    if lower >= reach:
+        return lower, min(upper, 3.0 * lower)
+    if upper <= -reach:
+        return max(lower, 3.0 * upper), upper
+    return max(lower, -reach), min(upper, reach)
+
+
+@kernel
+def _split_box(
+    cell: _Cell, boxes: _Boxes, box: int, new: int, point: Floats, tilt: Floats
+) -> None:
+    """Cut a box in two across its widest side, in deviations; the second half is the new one."""
+    last = cell.slopes.size - 1
+    axis, widest, cut = 0, -1.0, 0.0
+    for s in range(last):
+        lower, upper = _part_to_cut(boxes.lower[box, s], boxes.upper[box, s], cell.deviations[s])
+        width = (upper - lower) / cell.deviations[s]
+        if width > widest:
+            axis, widest, cut = s, width, 0.5 * (lower + upper)
+    for s in range(last):
+        boxes.lower[new, s], boxes.upper[new, s] = boxes.lower[box, s], boxes.upper[box, s]
+        boxes.tilts[new, s] = boxes.tilts[box, s]
+    boxes.heights[new] = boxes.heights[box]
+    boxes.upper[box, axis] = cut
+    boxes.lower[new, axis] = cut
+    for half in (box, new):
+        if _is_empty(cell, boxes, half):
+            boxes.log_weights[half] = -math.inf
+        else:
+            # The tangent of the whole box is good for its halves, too.
+            boxes.log_weights[half] = _weigh(
+                cell, boxes, half, boxes.tilts[half], boxes.heights[half]
+            )
+            _improve_box(cell, boxes, half, point, tilt)
+
+
+@kernel
+def _is_empty(cell: _Cell, boxes: _Boxes, box: int) -> bool:
+    """Tell whether two facets leave no chord above any point of a box; other reasons may remain."""
+    last = cell.slopes.size - 1
+    for f in range(cell.bounds.size):
+        for g in range(cell.bounds.size):
+            along_f, along_g = cell.normals[f, last], -cell.normals[g, last]
+            if f == g and along_f == 0.0:
+                along_f, along_g = 0.0, 1.0
+            elif not (along_f > 0.0 and along_g > 0.0):
+                continue
+            # A combination of both facets that does not involve the last coordinate.
+            largest = -(along_g * cell.bounds[f] + along_f * cell.bounds[g])
+            for s in range(last):
+                rate = along_g * cell.normals[f, s] + along_f * cell.normals[g, s]
+                if rate != 0.0:
+                    largest += rate * (boxes.upper[box, s] if rate > 0.0 else boxes.lower[box, s])
+            if largest < 0.0:
+                return True
+    return False
+
+
+@kernel
+def _add_weights(boxes: _Boxes, n_boxes: int) -> None:
+    largest = -math.inf
+    for b in range(n_boxes):
+        largest = max(largest, boxes.log_weights[b])
+    total = 0.0
+    for b in range(n_boxes):
+        if boxes.log_weights[b] > -math.inf:
+            total += math.exp(boxes.log_weights[b] - largest)
+        boxes.cumulative[b] = total
+
+
+@kernel
+def _choose_box(boxes: _Boxes, n_boxes: int, uniform: float) -> int:
+    target = uniform * boxes.cumulative[n_boxes - 1]
+    first, last = 0, n_boxes - 1
+    while first < last:
+        middle = (first + last) // 2
+        if boxes.cumulative[middle] > target:
+            last = middle
+        else:
+            first = middle + 1
+    return first
+
+
+@kernel
+def _propose(cell: _Cell, boxes: _Boxes, box: int, generator: Any, point: Floats) -> bool:
+    """Draw a point from a box; tell whether it is accepted."""
+    last = point.size - 1
+    log_bound = boxes.heights[box]
+    for s in range(last):
+        tilt = boxes.tilts[box, s]
+        point[s] = quantile(
+            cell.slopes[s] + tilt, boxes.lower[box, s], boxes.upper[box, s], generator.random()
+        )
+        log_bound += tilt * point[s]
+    lower, upper, _, _ = _chord(cell, point)
+    value = log_integral(cell.slopes[last], lower, upper)
+    if not math.log(1.0 - generator.random()) <= value - log_bound:
+        return False
+    point[last] = quantile(cell.slopes[last], lower, upper, generator.random())
+    return True
