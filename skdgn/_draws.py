@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._cells import Cells, integrate_gaussian
+from skdgn._cells.polytopes import nearest_point
 from skdgn._jit import kernel
 from skdgn._network import Floats
 from skdgn._truncated import log_integral, quantile
@@ -152,7 +153,7 @@ def draw_cell(
             n_done += 1
     if n_done == n_draws:
         return
-    boxes = _make_boxes(min(_MOST_BOXES, 8 + n_draws - n_done), n_dimensions)
+    boxes = _make_boxes(_MOST_BOXES, n_dimensions)
     n_boxes = 1
     tilt = np.empty(n_dimensions)
     _start_box(cell, boxes)
@@ -302,15 +303,27 @@ def _start_box(cell: _Cell, boxes: _Boxes) -> None:
 
 @kernel
 def _improve_box(cell: _Cell, boxes: _Boxes, box: int, point: Floats, tilt: Floats) -> None:
-    """Try the tangents at the box's point nearest to the mean and at its middle."""
+    """Look for a tangent with a smaller integral; empty boxes are worth nothing."""
     last = cell.slopes.size - 1
-    for trial in range(2):
+    mode = np.empty(cell.slopes.size)
+    found = _find_point(cell, boxes, box, np.zeros(cell.slopes.size), point)
+    if found:
+        found = _find_point(cell, boxes, box, cell.slopes, mode)
+    if not found:
+        boxes.log_weights[box] = -math.inf
+        return
+    # Between the box's likeliest point and that nearest to the mean; at the box's point nearest to
+    # the mean; at its middle.  The latter two may have no chord.
+    for trial in range(3):
         for s in range(last):
             lower, upper = boxes.lower[box, s], boxes.upper[box, s]
-            if trial == 1:
+            if trial == 0:
+                point[s] = 0.5 * (point[s] + mode[s])
+            elif trial == 1:
+                point[s] = min(max(0.0, lower), upper)
+            else:
                 lower, upper = _part_to_cut(lower, upper, cell.deviations[s])
-                lower = upper = 0.5 * (lower + upper)
-            point[s] = min(max(0.0, lower), upper)
+                point[s] = 0.5 * (lower + upper)
         height = _fill_tangent(cell, point, tilt)
         if height > -math.inf:
             log_weight = _weigh(cell, boxes, box, tilt, height)
@@ -352,36 +365,32 @@ def _split_box(
     boxes.upper[box, axis] = cut
     boxes.lower[new, axis] = cut
     for half in (box, new):
-        if _is_empty(cell, boxes, half):
-            boxes.log_weights[half] = -math.inf
-        else:
-            # The tangent of the whole box is good for its halves, too.
-            boxes.log_weights[half] = _weigh(
-                cell, boxes, half, boxes.tilts[half], boxes.heights[half]
-            )
-            _improve_box(cell, boxes, half, point, tilt)
+        # The tangent of the whole box is good for its halves, too.
+        boxes.log_weights[half] = _weigh(cell, boxes, half, boxes.tilts[half], boxes.heights[half])
+        _improve_box(cell, boxes, half, point, tilt)
 
 
 @kernel
-def _is_empty(cell: _Cell, boxes: _Boxes, box: int) -> bool:
-    """Tell whether two facets leave no chord above any point of a box; other reasons may remain."""
-    last = cell.slopes.size - 1
-    for f in range(cell.bounds.size):
-        for g in range(cell.bounds.size):
-            along_f, along_g = cell.normals[f, last], -cell.normals[g, last]
-            if f == g and along_f == 0.0:
-                along_f, along_g = 0.0, 1.0
-            elif not (along_f > 0.0 and along_g > 0.0):
-                continue
-            # A combination of both facets that does not involve the last coordinate.
-            largest = -(along_g * cell.bounds[f] + along_f * cell.bounds[g])
-            for s in range(last):
-                rate = along_g * cell.normals[f, s] + along_f * cell.normals[g, s]
-                if rate != 0.0:
-                    largest += rate * (boxes.upper[box, s] if rate > 0.0 else boxes.lower[box, s])
-            if largest < 0.0:
-                return True
-    return False
+def _find_point(cell: _Cell, boxes: _Boxes, box: int, origin: Floats, point: Floats) -> bool:
+    """Find the cell's point above a box that is nearest to an origin; tell whether there is one."""
+    n_dimensions, n_facets = cell.slopes.size, cell.bounds.size
+    rows = np.zeros((n_facets + 2 * n_dimensions - 2, n_dimensions))
+    bounds = np.empty(len(rows))
+    for f in range(n_facets):
+        bounds[f] = cell.bounds[f]
+        for s in range(n_dimensions):
+            rows[f, s] = cell.normals[f, s]
+            bounds[f] -= cell.normals[f, s] * origin[s]
+    n_rows = n_facets
+    for s in range(n_dimensions - 1):
+        rows[n_rows, s], bounds[n_rows] = 1.0, boxes.lower[box, s] - origin[s]
+        rows[n_rows + 1, s], bounds[n_rows + 1] = -1.0, origin[s] - boxes.upper[box, s]
+        n_rows += 2
+    multipliers = np.empty(n_rows)
+    distance = nearest_point(rows, bounds, math.inf, point, multipliers)
+    for s in range(n_dimensions):
+        point[s] += origin[s]
+    return distance < math.inf
 
 
 @kernel
