@@ -35,7 +35,7 @@ Integers = NDArray[np.intp]
 _FEWEST_TRIALS, _TRIALS_PER_DRAW = 16, 8
 # Boxes per cell: with so many, all but few points are accepted even in three dimensions.
 _MOST_BOXES = 1024
-# Boxes are halved within this many deviations of the mean, and doubled beyond.
+# Boxes are halved within this many deviations of the mean; beyond, they grow with the distance.
 _REACH = 4.0
 # Deviations smaller than this are rounding errors; they only decide how boxes are cut.
 _SMALLEST_DEVIATION = 1e-12
@@ -337,13 +337,9 @@ def _improve_box(cell: _Cell, boxes: _Boxes, box: int, point: Floats, tilt: Floa
 
 @kernel
 def _part_to_cut(lower: float, upper: float, deviation: float) -> tuple[float, float]:
-    """Part of an interval to be cut in its middle: that within reach of the mean, if any."""
+    """Part of an interval to be cut in its middle: within reach of the mean, growing beyond."""
     reach = _REACH * deviation
-    if lower >= reach:
-        return lower, min(upper, 3.0 * lower)
-    if upper <= -reach:
-        return max(lower, 3.0 * upper), upper
-    return max(lower, -reach), min(upper, reach)
+    return max(lower, min(-reach, 3.0 * upper)), min(upper, max(reach, 3.0 * lower))
 
 
 @kernel
