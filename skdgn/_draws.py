@@ -37,6 +37,8 @@ _FEWEST_TRIALS, _TRIALS_PER_DRAW = 16, 8
 _MOST_BOXES = 1024
 # Boxes are halved within this many deviations of the mean; beyond, they grow with the distance.
 _REACH = 4.0
+# Tangents tried for a new box.
+_N_TRIALS = 5
 # Deviations smaller than this are rounding errors; they only decide how boxes are cut.
 _SMALLEST_DEVIATION = 1e-12
 
@@ -304,26 +306,34 @@ def _start_box(cell: _Cell, boxes: _Boxes) -> None:
 @kernel
 def _improve_box(cell: _Cell, boxes: _Boxes, box: int, point: Floats, tilt: Floats) -> None:
     """Look for a tangent with a smaller integral; empty boxes are worth nothing."""
-    last = cell.slopes.size - 1
-    mode = np.empty(cell.slopes.size)
-    found = _find_point(cell, boxes, box, np.zeros(cell.slopes.size), point)
-    if found:
-        found = _find_point(cell, boxes, box, cell.slopes, mode)
-    if not found:
+    n_dimensions = cell.slopes.size
+    last = n_dimensions - 1
+    mode, inside = np.empty(n_dimensions), np.empty(n_dimensions)
+    if not _find_point(cell, boxes, box, cell.slopes, mode):
         boxes.log_weights[box] = -math.inf
         return
-    # Between the box's likeliest point and that nearest to the mean; at the box's point nearest to
-    # the mean; at its middle.  The latter two may have no chord.
-    for trial in range(3):
+    # An average of extreme points is in the cell's interior, and so is what lies between it and the
+    # likeliest point.
+    for s in range(n_dimensions):
+        inside[s] = mode[s] / (2.0 * n_dimensions + 1.0)
+    for s in range(n_dimensions):
+        for sign in (-1.0, 1.0):
+            for t in range(n_dimensions):
+                tilt[t] = mode[t]
+            tilt[s] += sign * _REACH * cell.deviations[s]
+            _find_point(cell, boxes, box, tilt, point)
+            for t in range(n_dimensions):
+                inside[t] += point[t] / (2.0 * n_dimensions + 1.0)
+    for trial in range(_N_TRIALS):
         for s in range(last):
             lower, upper = boxes.lower[box, s], boxes.upper[box, s]
-            if trial == 0:
-                point[s] = 0.5 * (point[s] + mode[s])
-            elif trial == 1:
+            if trial == 0:  # the box's point nearest to the mean
                 point[s] = min(max(0.0, lower), upper)
-            else:
+            elif trial == 1:
                 lower, upper = _part_to_cut(lower, upper, cell.deviations[s])
                 point[s] = 0.5 * (lower + upper)
+            else:
+                point[s] = mode[s] + 4.0 ** (2 - trial) * (inside[s] - mode[s])
         height = _fill_tangent(cell, point, tilt)
         if height > -math.inf:
             log_weight = _weigh(cell, boxes, box, tilt, height)
