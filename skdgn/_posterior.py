@@ -10,7 +10,8 @@ import joblib
 import numpy as np
 
 from skdgn._network import Floats
-from skdgn._visits import Visitor, Visits
+from skdgn._tables import TableVisitor, concatenate
+from skdgn._visits import Visits
 
 Result = TypeVar("Result")
 
@@ -35,30 +36,17 @@ def map_batches(
     )
 
 
-def log_density(visitor: Visitor, rows: Floats, n_jobs: int | None = None) -> Floats:
+def log_density(visitor: TableVisitor, rows: Floats, n_jobs: int | None = None) -> Floats:
     """Exact log p(x) of every row (n, D)."""
     return np.concatenate(
         map_batches(lambda batch: visitor.visit(rows[batch]).log_density, len(rows), n_jobs)
     )
 
 
-def posterior(visitor: Visitor, rows: Floats, n_jobs: int | None = None) -> Posterior:
+def posterior(visitor: TableVisitor, rows: Floats, n_jobs: int | None = None) -> Posterior:
     """Exact posterior of every row (n, D)."""
     parts = map_batches(lambda batch: visitor.visit(rows[batch]), len(rows), n_jobs)
-    return Posterior(_concatenate(parts), len(visitor.conditionals.centers))
-
-
-def _concatenate(parts: list[Visits]) -> Visits:
-    """Join the visits of consecutive batches of rows."""
-    sizes = np.concatenate([np.diff(part.start) for part in parts])
-    return Visits(
-        log_density=np.concatenate([part.log_density for part in parts]),
-        start=np.concatenate([[0], np.cumsum(sizes)]),
-        regions=np.concatenate([part.regions for part in parts]),
-        responsibilities=np.concatenate([part.responsibilities for part in parts]),
-        means=np.concatenate([part.means for part in parts]),
-        covariances=np.concatenate([part.covariances for part in parts]),
-    )
+    return Posterior(concatenate(parts), len(visitor.conditionals.centers))
 
 
 class Posterior:
@@ -74,6 +62,9 @@ class Posterior:
         Posterior covariance.
     responsibilities : ndarray of shape (n_samples, n_regions)
         Posterior probability of each region of latent space.
+    log_density_error : ndarray of shape (n_samples,)
+        Standard error of the rows' log densities: zero for up to three latent dimensions, where
+        all results are exact to rounding; for more, integrals over regions are estimates.
     """
 
     def __init__(self, visits: Visits, n_regions: int) -> None:
@@ -92,6 +83,11 @@ class Posterior:
         """Add up one value per visit to one value per row."""
         # Every row visits at least one region, as reduceat needs.
         return np.add.reduceat(values, self._visits.start[:-1], axis=0)
+
+    @property
+    def log_density_error(self) -> Floats:
+        """Standard error of the log densities, (n_samples,)."""
+        return self._visits.log_density_error
 
     @cached_property
     def mean(self) -> Floats:

@@ -32,7 +32,14 @@ class ExactInference:
     def _validate_rows(self, X: ArrayLike) -> Floats:
         check_is_fitted(self)
         return np.asarray(
-            validate_data(self, X, reset=False, dtype=[np.float64, np.float32]), dtype=np.float64
+            validate_data(
+                self,
+                X,
+                reset=False,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite="allow-nan",
+            ),
+            dtype=np.float64,
         )
 
     def score_samples(self, X: ArrayLike) -> Floats:
@@ -46,6 +53,8 @@ class ExactInference:
         -------
         log_density : ndarray of shape (n_samples,)
             log p(x), exact to rounding for up to three latent dimensions, far outliers included.
+            For more, an estimate to two or three digits: ``posterior(X).log_density_error`` holds
+            its standard error.
         """
         rows = self._validate_rows(X)
         return self._fitted_model().log_density(rows, self.n_jobs)

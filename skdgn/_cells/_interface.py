@@ -19,6 +19,8 @@ from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from skdgn._jit import KERNEL_OPTIONS
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 Bools = NDArray[np.bool_]
@@ -133,8 +135,17 @@ def whiten_cell(cells: Any, region: int, factor: Floats, room: Any) -> None:
     raise NotImplementedError("whiten_cell is called from compiled code only")
 
 
-def _is(cells: Any, whitened: type) -> bool:
-    """Tell whether a Numba type is that of cells whitened to this type."""
+def integrate_cell_with_error(
+    cells: Any, region: int, center: Floats, log_tolerance: float, mean: Floats, covariance: Floats
+) -> tuple[float, float]:
+    """`integrate_cell` that also returns the relative standard error of the mass.
+
+    It is zero for kinds of cells whose integrals are exact to rounding.
+    """
+    raise NotImplementedError("integrate_cell_with_error is called from compiled code only")
+
+
+def _is_whitened(cells: Any, whitened: type) -> bool:
     return isinstance(cells, types.BaseTuple) and cells.instance_class is whitened
 
 
@@ -143,7 +154,7 @@ def register_whitening(whitened: type, room_maker: Any, whitening: Any) -> None:
 
     @overload(make_room)
     def choose_room(cells: Any) -> Any:
-        if not _is(cells, whitened):
+        if not _is_whitened(cells, whitened):
             return None
 
         def call(cells: Any) -> Any:
@@ -153,7 +164,7 @@ def register_whitening(whitened: type, room_maker: Any, whitening: Any) -> None:
 
     @overload(whiten_cell)
     def choose_whitening(cells: Any, region: Any, factor: Any, room: Any) -> Any:
-        if not _is(cells, whitened):
+        if not _is_whitened(cells, whitened):
             return None
 
         def call(cells: Any, region: Any, factor: Any, room: Any) -> Any:
@@ -169,7 +180,7 @@ def register_integral(whitened: type, integral: Any) -> None:
     def choose(
         cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
     ) -> Any:
-        if not _is(cells, whitened):
+        if not _is_whitened(cells, whitened):
             return None
 
         def call(
@@ -178,3 +189,48 @@ def register_integral(whitened: type, integral: Any) -> None:
             return integral(cells, region, center, log_tolerance, mean, covariance)
 
         return call
+
+    @overload(integrate_cell_with_error)
+    def choose_with_error(
+        cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+    ) -> Any:
+        if not _is_whitened(cells, whitened):
+            return None
+
+        def call(
+            cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+        ) -> Any:
+            return integral(cells, region, center, log_tolerance, mean, covariance), 0.0
+
+        return call
+
+
+def register_estimate(whitened: type, estimate: Any) -> None:
+    """Let them call a compiled function that returns the log mass and its relative error."""
+
+    @overload(integrate_cell)
+    def choose(
+        cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+    ) -> Any:
+        if not _is_whitened(cells, whitened):
+            return None
+
+        def call(
+            cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+        ) -> Any:
+            return estimate(cells, region, center, log_tolerance, mean, covariance)[0]
+
+        return call
+
+    # The function itself rather than a call of it: a level less to compile, and it is a large one.
+    # (Numba compares the annotations, too.)
+    @overload(integrate_cell_with_error, jit_options=KERNEL_OPTIONS)
+    def choose_with_error(
+        cells: Any,
+        region: int,
+        center: Floats,
+        log_tolerance: float,
+        mean: Floats,
+        covariance: Floats,
+    ) -> Any:
+        return estimate.py_func if _is_whitened(cells, whitened) else None

@@ -167,7 +167,7 @@ def clip(edges: Floats, n_edges: int, gx: float, gy: float, value: float, clippe
 
     -1 stands for an empty polygon: no edges are the whole plane.
     """
-    crossed, lowest, highest = chord(edges[:n_edges], gx, gy, value)
+    crossed, lowest, highest, first, last = chord(edges[:n_edges], gx, gy, value)
     if not crossed:
         x, y = interior_point(edges[:n_edges])
         if gx * x + gy * y + value <= 0.0:
@@ -176,7 +176,7 @@ def clip(edges: Floats, n_edges: int, gx: float, gy: float, value: float, clippe
         return n_edges
     n_clipped = 0
     for e in range(n_edges):
-        begin, end, _, _ = edge_part(edges[e], gx, gy, value)
+        begin, end, _, _ = edge_part(edges[e], e in (first, last), gx, gy, value)
         if longer_than_rounding(begin, end, abs(edges[e, 2])):
             clipped[n_clipped, 0] = edges[e, 0]
             clipped[n_clipped, 1] = edges[e, 1]
