@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._cells import Cells, integrate_gaussian
-from skdgn._cells.polytopes import nearest_point
+from skdgn._cells import Cells, Facets, integrate_gaussian
+from skdgn._cells.quadratic_program import nearest_point
 from skdgn._jit import kernel
 from skdgn._network import Floats
 from skdgn._truncated import log_integral, quantile
@@ -34,13 +34,17 @@ Integers = NDArray[np.intp]
 # Plain rejection goes on while at least one point in so many falls into the cell, after this many.
 _FEWEST_TRIALS, _TRIALS_PER_DRAW = 16, 8
 # Boxes per cell: with so many, all but few points are accepted even in three dimensions.
-_MOST_BOXES = 1024
+_MOST_BOXES = 4096
 # Boxes are halved within this many deviations of the mean; beyond, they grow with the distance.
 _REACH = 4.0
 # Tangents tried for a new box.
 _N_TRIALS = 5
 # Deviations smaller than this are rounding errors; they only decide how boxes are cut.
 _SMALLEST_DEVIATION = 1e-12
+
+
+# With all boxes in place and so many points rejected in a row, something is wrong with the cell.
+_MOST_REJECTIONS = 10_000_000
 
 
 class Frames(NamedTuple):
@@ -77,22 +81,138 @@ def draw_truncated(
     cell = cells.take(np.zeros(1, dtype=np.intp))
     factor = np.linalg.cholesky(covariance)
     moments = integrate_gaussian(cell, mean, covariance)
-    frames = principal_frames(factor[None], moments.means, moments.covariances)
-    facets = cell.facets()
-    normals = facets.normals @ factor
-    lengths = np.linalg.norm(normals, axis=1)
-    draws = np.empty((n_draws, len(mean)))
-    draw_cell(
-        np.ascontiguousarray(normals / lengths[:, None]),
-        facets.offsets / lengths,
-        np.linalg.solve(factor, mean),
-        frames.means[0],
-        frames.axes[0],
-        frames.deviations[0],
-        generator,
-        draws,
+    mixture = Mixtures(
+        np.array([0, 1]),
+        np.zeros(1, dtype=np.intp),
+        np.ones(1),
+        factor[None],
+        np.linalg.solve(factor, mean)[None],
+        moments.means,
+        moments.covariances,
     )
-    return draws @ factor.T
+    return draw_mixtures(cell.facets(), mixture, n_draws, generator)[:, 0]
+
+
+class Mixtures(NamedTuple):
+    """Mixtures of truncated Gaussians, one per row; row n has parts ``start[n]:start[n + 1]``.
+
+    Part v is N(factor @ center, factor @ factor') truncated to its region.
+    """
+
+    start: Integers  # (n + 1,)
+    regions: Integers  # (v,)
+    weights: Floats  # (v,) of sum 1 in each row
+    factors: Floats  # (v, S, S)
+    centers: Floats  # (v, S)
+    means: Floats  # (v, S) of the truncated Gaussians
+    covariances: Floats  # (v, S, S)
+
+
+def draw_mixtures(
+    facets: Facets, mixtures: Mixtures, n_draws: int, generator: np.random.Generator
+) -> Floats:
+    """Draw independent points from every mixture: (n_draws, n, S)."""
+    frames = principal_frames(mixtures.factors, mixtures.means, mixtures.covariances)
+    n_rows, n_dimensions = len(mixtures.start) - 1, mixtures.means.shape[1]
+    draws = np.empty((n_rows, n_draws, n_dimensions))
+    facets = facets._replace(normals=np.ascontiguousarray(facets.normals))
+    failed = _draw_mixtures(facets, mixtures, frames, generator, draws)
+    if failed >= 0:
+        raise RuntimeError(
+            f"Region {failed} is too thin to draw from: no point was accepted in "
+            f"{_MOST_REJECTIONS} trials."
+        )
+    return np.swapaxes(draws, 0, 1)
+
+
+@kernel
+def _draw_mixtures(
+    facets: Facets, mixtures: Mixtures, frames: Frames, generator: Any, draws: Floats
+) -> int:
+    """Fill draws (n, m, S); return -1, or the region that failed."""
+    n_draws, n_dimensions = draws.shape[1:]
+    most_parts, most_facets = 0, 0
+    for n in range(len(draws)):
+        most_parts = max(most_parts, mixtures.start[n + 1] - mixtures.start[n])
+    for r in range(facets.start.size - 1):
+        most_facets = max(most_facets, facets.start[r + 1] - facets.start[r])
+    choices, positions = np.empty(n_draws, dtype=np.intp), np.empty(n_draws, dtype=np.intp)
+    cumulative, counts = np.empty(most_parts), np.empty(most_parts + 1, dtype=np.intp)
+    all_normals, all_offsets = np.empty((most_facets, n_dimensions)), np.empty(most_facets)
+    points = np.empty((n_draws, n_dimensions))
+    for n in range(len(draws)):
+        first = mixtures.start[n]
+        n_parts = mixtures.start[n + 1] - first
+        # The parts of all draws; then the draws in the order of their parts.
+        total = 0.0
+        for v in range(n_parts):
+            total += mixtures.weights[first + v]
+            cumulative[v] = total
+            counts[v] = 0
+        counts[n_parts] = 0
+        for i in range(n_draws):
+            choices[i] = choose(cumulative, n_parts, generator.random())
+            counts[choices[i] + 1] += 1
+        for v in range(n_parts):
+            counts[v + 1] += counts[v]
+        for i in range(n_draws):
+            positions[counts[choices[i]]] = i
+            counts[choices[i]] += 1
+        begin = 0
+        for v in range(n_parts):
+            end = counts[v]  # by now, where the next part begins
+            if end == begin:
+                continue
+            part, region = first + v, mixtures.regions[first + v]
+            factor = mixtures.factors[part]
+            n_facets = 0
+            for f in range(facets.start[region], facets.start[region + 1]):
+                square = 0.0
+                for s in range(n_dimensions):
+                    normal = 0.0
+                    for t in range(n_dimensions):
+                        normal += factor[t, s] * facets.normals[f, t]
+                    all_normals[n_facets, s] = normal
+                    square += normal * normal
+                length = math.sqrt(square)
+                for s in range(n_dimensions):
+                    all_normals[n_facets, s] /= length
+                all_offsets[n_facets] = facets.offsets[f] / length
+                n_facets += 1
+            n_done = draw_cell(
+                all_normals[:n_facets],
+                all_offsets[:n_facets],
+                mixtures.centers[part],
+                frames.means[part],
+                frames.axes[part],
+                frames.deviations[part],
+                generator,
+                points[begin:end],
+            )
+            if n_done < end - begin:
+                return region
+            for i in range(begin, end):
+                for s in range(n_dimensions):
+                    value = 0.0
+                    for t in range(n_dimensions):
+                        value += factor[s, t] * points[i, t]
+                    draws[n, positions[i], s] = value
+            begin = end
+    return -1
+
+
+@kernel
+def choose(cumulative: Floats, n_parts: int, uniform: float) -> int:
+    """Choose a part with a probability in proportion to its weight, given the weights' sums."""
+    target = uniform * cumulative[n_parts - 1]
+    first, last = 0, n_parts - 1
+    while first < last:
+        middle = (first + last) // 2
+        if cumulative[middle] > target:
+            last = middle
+        else:
+            first = middle + 1
+    return first
 
 
 class _Cell(NamedTuple):
@@ -128,7 +248,7 @@ def draw_cell(
     deviations: Floats,
     generator: Any,
     draws: Floats,
-) -> None:
+) -> int:
     """Draw from N(center, I) truncated to a cell, in whitened coordinates.
 
     Parameters
@@ -141,12 +261,18 @@ def draw_cell(
     generator : numpy.random.Generator
     draws : ndarray of shape (n, S)
         Filled with independent draws.
+
+    Returns
+    -------
+    n_done : int
+        Fewer than n if no point was accepted for so long that something must be wrong.
     """
     n_dimensions, n_draws = center.size, len(draws)
     cell = _make_cell(normals, offsets, center, mean, axes, deviations)
     point = np.empty(n_dimensions)
     n_done, n_trials = 0, 0
-    while n_done < n_draws and n_trials < _FEWEST_TRIALS + _TRIALS_PER_DRAW * n_done:
+    # (in one dimension, a chord is all there is: nothing is ever rejected)
+    while n_dimensions > 1 and n_done < n_draws and n_trials < _FEWEST_TRIALS + _TRIALS_PER_DRAW * n_done:
         n_trials += 1
         for s in range(n_dimensions):
             point[s] = cell.slopes[s] + generator.standard_normal()
@@ -154,22 +280,27 @@ def draw_cell(
             _place(mean, axes, point, draws, n_done)
             n_done += 1
     if n_done == n_draws:
-        return
+        return n_done
     boxes = _make_boxes(_MOST_BOXES, n_dimensions)
     n_boxes = 1
     tilt = np.empty(n_dimensions)
     _start_box(cell, boxes)
     _improve_box(cell, boxes, 0, point, tilt)
     _add_weights(boxes, n_boxes)
-    while n_done < n_draws:
-        box = _choose_box(boxes, n_boxes, generator.random())
+    n_rejections = 0
+    while n_done < n_draws and n_rejections < _MOST_REJECTIONS:
+        box = choose(boxes.cumulative, n_boxes, generator.random())
         if _propose(cell, boxes, box, generator, point):
             _place(mean, axes, point, draws, n_done)
             n_done += 1
-        elif n_boxes < len(boxes.heights):
+            n_rejections = 0
+            continue
+        n_rejections += 1
+        if n_boxes < len(boxes.heights):
             _split_box(cell, boxes, box, n_boxes, point, tilt)
             n_boxes += 1
             _add_weights(boxes, n_boxes)
+    return n_done
 
 
 @kernel
@@ -409,19 +540,6 @@ def _add_weights(boxes: _Boxes, n_boxes: int) -> None:
         if boxes.log_weights[b] > -math.inf:
             total += math.exp(boxes.log_weights[b] - largest)
         boxes.cumulative[b] = total
-
-
-@kernel
-def _choose_box(boxes: _Boxes, n_boxes: int, uniform: float) -> int:
-    target = uniform * boxes.cumulative[n_boxes - 1]
-    first, last = 0, n_boxes - 1
-    while first < last:
-        middle = (first + last) // 2
-        if boxes.cumulative[middle] > target:
-            last = middle
-        else:
-            first = middle + 1
-    return first
 
 
 @kernel
