@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from skdgn._maximization import GaussNewtonSystem, linearize, maximize_noise, step_network
+from skdgn._model import Model
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
-from skdgn._partition import Partition, TooManyRegionsError, build_partition
+from skdgn._partition import Partition, TooManyRegionsError
+from skdgn._penalization import PenalizedSystem
+from skdgn._priors import WeightPrior
 from skdgn._statistics import SufficientStatistics, expect
-from skdgn._visits import Visitor
 
 _FIRST_DAMPING = 1e-2
 _SMALLEST_DAMPING = 1e-7
@@ -31,15 +33,29 @@ _PATIENCE = 2
 class State:
     """Parameters, and the E-step at them."""
 
-    network: Network
-    noise: Noise
-    partition: Partition
+    model: Model
     statistics: SufficientStatistics
+    log_prior: float  # of the weights
+
+    @property
+    def network(self) -> Network:
+        """The generator."""
+        return self.model.network
+
+    @property
+    def noise(self) -> Noise:
+        """The noise around it."""
+        return self.model.noise
+
+    @property
+    def partition(self) -> Partition:
+        """The regions of latent space."""
+        return self.model.partition
 
     @property
     def lower_bound(self) -> float:
-        """Mean log-likelihood of the rows."""
-        return self.statistics.log_likelihood / self.statistics.total_weight
+        """Log-likelihood plus log prior, per row: what never decreases."""
+        return (self.statistics.log_likelihood + self.log_prior) / self.statistics.total_weight
 
 
 @dataclass(frozen=True)
@@ -50,20 +66,22 @@ class Problem:
     row_weights: Floats
     covariance_type: str
     smallest_variance: float
+    prior: WeightPrior
     most_regions: int
     n_jobs: int | None
 
     def evaluate(self, network: Network, noise: Noise) -> State:
-        """Run the E-step."""
-        partition = build_partition(network, self.most_regions)
+        """Run the E-step; weights that the prior excludes are moved first."""
+        network = self.prior.admit(network)
+        model = Model.build(network, noise, self.most_regions)
         statistics = expect(
-            Visitor.prepare(partition, noise),
+            model.visitor,
             self.rows,
             self.row_weights,
             self.covariance_type == "full",
             self.n_jobs,
         )
-        return State(network, noise, partition, statistics)
+        return State(model, statistics, self.prior.log_density(network))
 
     def best_noise(self, state: State, network: Network) -> Noise:
         """Maximise over the noise, given new weights and the old posterior."""
@@ -75,8 +93,17 @@ class Problem:
             self.smallest_variance,
         )
 
+    def propose(self, state: State, layers: Sequence[int]) -> Callable[[float], Network]:
+        """Return the damped Gauss-Newton step over some layers, as a function of the damping."""
+        network, noise = state.network, state.noise
+        linearization = linearize(state.statistics, network, noise, state.partition.patterns)
+        system = GaussNewtonSystem(linearization, layers)
+        if self.prior.kind is not None:
+            return PenalizedSystem(system, network, noise, layers, self.prior).solve
+        return lambda damping: step_network(network, noise, layers, system.solve(damping))
+
     def attempt(self, state: State, network: Network) -> State | None:
-        """Evaluate trial weights; None if the likelihood falls there."""
+        """Evaluate trial weights; None if the objective falls there."""
         try:
             trial = self.evaluate(network, self.best_noise(state, network))
         except TooManyRegionsError:
@@ -93,19 +120,16 @@ class JointStep:
 
     def __call__(self, state: State) -> State | None:
         """Return a state that is no worse, or None if there is none to be found."""
-        network, noise = state.network, state.noise
-        layers = range(network.n_hidden_layers + 1)
-        system = GaussNewtonSystem(
-            linearize(state.statistics, network, noise, state.partition.patterns), layers
-        )
-        for _ in range(_MOST_SHORTENINGS if network.n_hidden_layers else 0):
-            steps = system.solve(self.damping)
-            trial = self.problem.attempt(state, step_network(network, noise, layers, steps))
-            if trial is not None:
-                self.damping = max(_DAMPING_DECREASE * self.damping, _SMALLEST_DAMPING)
-                return trial
-            self.damping = min(_DAMPING_INCREASE * self.damping, _LARGEST_DAMPING)
-        return _step_layer(self.problem, state, network.n_hidden_layers)
+        n_hidden_layers = state.network.n_hidden_layers
+        if n_hidden_layers:
+            propose = self.problem.propose(state, range(n_hidden_layers + 1))
+            for _ in range(_MOST_SHORTENINGS):
+                trial = self.problem.attempt(state, propose(self.damping))
+                if trial is not None:
+                    self.damping = max(_DAMPING_DECREASE * self.damping, _SMALLEST_DAMPING)
+                    return trial
+                self.damping = min(_DAMPING_INCREASE * self.damping, _LARGEST_DAMPING)
+        return _step_layer(self.problem, state, n_hidden_layers)
 
 
 @dataclass
@@ -125,18 +149,18 @@ class LayerwiseStep:
 
 
 def _step_layer(problem: Problem, state: State, layer: int) -> State | None:
-    """Maximise over one layer and the noise; halve the step until the likelihood does not fall."""
-    network, noise = state.network, state.noise
-    system = GaussNewtonSystem(
-        linearize(state.statistics, network, noise, state.partition.patterns), [layer]
-    )
-    steps = system.solve(_SMALLEST_DAMPING)
-    length = 1.0
-    for _ in range(_MOST_SHORTENINGS):
-        trial = problem.attempt(state, step_network(network, noise, [layer], steps, length))
+    """Maximise over one layer and the noise; halve the step until the objective does not fall."""
+    propose = problem.propose(state, [layer])
+    full = propose(_SMALLEST_DAMPING)
+    for shortening in range(_MOST_SHORTENINGS):
+        if problem.prior.kind is None:
+            network = state.network.towards(full, 0.5**shortening)
+        else:
+            # Half of the way to zero is not zero: damped steps end on the bounds as full ones do.
+            network = propose(_FIRST_DAMPING * 10.0 ** (shortening - 1)) if shortening else full
+        trial = problem.attempt(state, network)
         if trial is not None:
             return trial
-        length *= 0.5
     return None
 
 
@@ -153,7 +177,12 @@ class Progress:
     state: State
     lower_bounds: list[float] = field(default_factory=list)
     converged: bool = False
-    interrupted: bool = False
+    stopped: bool = False  # by whoever watched
+    interrupted: bool = False  # by the keyboard
+    start: float = field(init=False)  # lower bound before the first iteration
+
+    def __post_init__(self) -> None:
+        self.start = self.state.lower_bound
 
 
 def run_em(
@@ -162,9 +191,12 @@ def run_em(
     m_step: str,
     max_iter: int,
     tol: float,
-    report: Callable[[Progress], None],
+    watch: Callable[[Progress], bool] = lambda progress: False,
 ) -> Progress:
-    """Improve a state until its likelihood stands still; a keyboard interrupt keeps the best."""
+    """Improve a state until its objective stands still; a keyboard interrupt keeps the best.
+
+    ``watch`` is called after every iteration, and stops the run if it returns True.
+    """
     progress = Progress(start)
     step = STEPS[m_step](problem)
     still = 0
@@ -176,12 +208,14 @@ def run_em(
                 progress.lower_bounds.append(before)
                 progress.converged = True
             else:
+                # Every step was accepted by this very comparison: a failure is a bug.
+                assert trial.lower_bound >= before
                 progress.state = trial
                 progress.lower_bounds.append(trial.lower_bound)
                 still = still + 1 if trial.lower_bound - before < tol else 0
                 progress.converged = still >= _PATIENCE
-            report(progress)
-            if progress.converged:
+            progress.stopped = watch(progress)
+            if progress.converged or progress.stopped:
                 break
     except KeyboardInterrupt:
         progress.interrupted = True

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from skdgn._em import Problem, Progress, State, likeliest, run_em
 from skdgn._initialization import starting_methods, starting_network
+from skdgn._model import MOST_REGIONS
 from skdgn._network import Activation, Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
+from skdgn._priors import WeightPrior
 
 # Iterations given to each candidate start before the likeliest is kept.
 _TRIAL_ITERATIONS = 8
 # Candidate starts are compared on at most this many rows.
 _TRIAL_ROWS = 2000
+# Bytes that the regions of a fit may take.
+_MEMORY = 2e9
+# Up to so many weights, linear algebra is faster in one thread.
+_FEW_WEIGHTS = 1000
 
 
 @dataclass(frozen=True)
@@ -27,13 +37,14 @@ class Settings:
     hidden_layer_sizes: tuple[int, ...]
     activation: Activation
     covariance_type: str
+    weight_prior: str | None
+    prior_scale: float
     m_step: str
     init_params: str
     n_init: int
     max_iter: int
     tol: float
     reg_covar: float
-    most_regions: int
     n_jobs: int | None
 
 
@@ -100,9 +111,24 @@ class FitResult:
 
     network: Network
     noise: Noise
+    lower_bound: float
     lower_bounds: Floats
     converged: bool
-    interrupted: bool
+    stopped: bool  # by whoever watched
+    interrupted: bool  # by the keyboard
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What can be told of an iteration; numbers count from 1."""
+
+    run: int
+    number: int
+    lower_bound: float
+    change: float
+    n_regions: int
+    converged: bool
+    result: Callable[[], FitResult]  # as if the fit had ended here
 
 
 def merge_duplicates(rows: Floats, row_weights: Floats) -> tuple[Floats, Floats]:
@@ -124,51 +150,105 @@ def fit_network(
     settings: Settings,
     generator: np.random.Generator,
     warm_start: tuple[Network, Noise] | None,
-    report: Callable[[int, Progress, float], None],
+    watch: Callable[[Iteration], bool],
 ) -> FitResult:
     """Fit a network and its noise to rows (n, D).
 
-    ``report(start, progress, log_volume)`` is called after every iteration of the final runs.
+    ``watch`` is told of every iteration of the final runs, and stops the run if it returns True.
+    A keyboard interrupt ends the fit with the best parameters so far; before there are any, it
+    goes through.
     """
     rows, row_weights = merge_duplicates(rows, row_weights)
     scaling = Scaling.of(rows, row_weights, settings.covariance_type)
-    scaled = scaling.apply(rows)
+    prior = WeightPrior(settings.weight_prior, settings.prior_scale, scaling.deviations)
     problem = Problem(
-        scaled,
+        scaling.apply(rows),
         row_weights,
         settings.covariance_type,
         settings.reg_covar,
-        settings.most_regions,
+        prior,
+        affordable_regions(settings, rows.shape[1]),
         settings.n_jobs,
     )
-    runs: list[Progress] = []
-    for number in range(1 if warm_start is not None else settings.n_init):
-        if warm_start is not None:
-            start = problem.evaluate(*scaling.scale(*warm_start))
-        else:
-            start = _best_start(problem, settings, generator)
 
-        def report_run(progress: Progress, number: int = number) -> None:
-            report(number, progress, scaling.log_volume)
-
-        runs.append(
-            run_em(problem, start, settings.m_step, settings.max_iter, settings.tol, report_run)
+    def result(progress: Progress) -> FitResult:
+        network, noise = scaling.restore(progress.state.network, progress.state.noise)
+        # Scaling back may have rounded a weight beyond its bound.
+        network = replace(prior, output_units=np.ones_like(scaling.deviations)).clip(network)
+        return FitResult(
+            network,
+            noise,
+            progress.state.lower_bound - scaling.log_volume,
+            np.array(progress.lower_bounds) - scaling.log_volume,
+            progress.converged,
+            progress.stopped,
+            progress.interrupted,
         )
-        if runs[-1].interrupted:
-            break
-    best = likeliest(runs)
-    network, noise = scaling.restore(best.state.network, best.state.noise)
-    return FitResult(
-        network,
-        noise,
-        np.array(best.lower_bounds) - scaling.log_volume,
-        best.converged,
-        best.interrupted,
+
+    def tell(run: int, progress: Progress) -> bool:
+        bounds = progress.lower_bounds
+        return watch(
+            Iteration(
+                run=run,
+                number=len(bounds),
+                lower_bound=bounds[-1] - scaling.log_volume,
+                change=bounds[-1] - (bounds[-2] if len(bounds) > 1 else progress.start),
+                n_regions=len(progress.state.partition),
+                converged=progress.converged,
+                result=lambda: result(progress),
+            )
+        )
+
+    runs: list[Progress] = []
+    # Products are small: on a busy machine, threads waiting for each other take ten times as long.
+    with threadpool_limits(limits=1 if _is_small(settings, rows) else None, user_api="blas"):
+        try:
+            for run in range(1 if warm_start is not None else settings.n_init):
+                if warm_start is not None:
+                    start = Progress(problem.evaluate(*scaling.scale(*warm_start)))
+                else:
+                    start = _best_start(problem, settings, generator)
+                if not start.interrupted:
+                    start = run_em(
+                        problem,
+                        start.state,
+                        settings.m_step,
+                        settings.max_iter,
+                        settings.tol,
+                        partial(tell, run + 1),
+                    )
+                runs.append(start)
+                if runs[-1].interrupted:
+                    break
+        except KeyboardInterrupt:
+            if not runs:
+                raise
+            runs[-1].interrupted = True
+    return replace(result(likeliest(runs)), interrupted=runs[-1].interrupted)
+
+
+def _is_small(settings: Settings, rows: Floats) -> bool:
+    widths = (settings.n_components, *settings.hidden_layer_sizes, rows.shape[1])
+    return sum((a + 1) * b for a, b in itertools.pairwise(widths)) <= _FEW_WEIGHTS
+
+
+def affordable_regions(settings: Settings, n_features: int) -> int:
+    """Return how many regions fit into memory; TooManyRegionsError if there must be more."""
+    n_components, widths = settings.n_components, settings.hidden_layer_sizes
+    # Maps, statistics and residuals; maps upstream and downstream of every layer.
+    floats = 4 * n_features * (n_components + 1) + sum(
+        (n_components + 1) * (width + 1) + n_features * width for width in widths
     )
+    most_regions = min(MOST_REGIONS, int(_MEMORY / (8 * floats)))
+    # Units in general position cut latent space into so many regions, in the first layer alone.
+    surely = sum(math.comb(widths[0], k) for k in range(n_components + 1)) if widths else 1
+    if surely > most_regions:
+        raise TooManyRegionsError(most_regions, n_components, widths)
+    return most_regions
 
 
-def _best_start(problem: Problem, settings: Settings, generator: np.random.Generator) -> State:
-    """Try the starting methods briefly and keep the likeliest."""
+def _best_start(problem: Problem, settings: Settings, generator: np.random.Generator) -> Progress:
+    """Try the starting methods briefly and keep the likeliest, even if interrupted."""
     methods = (
         starting_methods(settings.n_components)
         if settings.init_params == "auto"
@@ -181,41 +261,51 @@ def _best_start(problem: Problem, settings: Settings, generator: np.random.Gener
             problem, rows=problem.rows[chosen], row_weights=problem.row_weights[chosen]
         )
     runs: list[Progress] = []
-    for method in methods:
-        start = starting_network(
-            trial_problem.rows,
-            settings.n_components,
-            settings.hidden_layer_sizes,
-            settings.activation,
-            method,
-            generator,
-        )
-        variances = np.maximum(start.residual_variances, max(settings.reg_covar, 1e-4))
-        try:
-            state = trial_problem.evaluate(
-                start.network, _starting_noise(variances, settings.covariance_type)
+    interrupted = False
+    try:
+        for method in methods:
+            try:
+                start = _start(trial_problem, settings, method, generator)
+            except TooManyRegionsError:
+                if method == methods[-1] and not runs:
+                    raise
+                continue
+            iterations = _TRIAL_ITERATIONS if len(methods) > 1 else 0
+            runs.append(
+                run_em(
+                    trial_problem,
+                    start,
+                    settings.m_step,
+                    min(iterations, settings.max_iter),
+                    settings.tol,
+                )
             )
-        except TooManyRegionsError:
-            if method == methods[-1] and not runs:
-                raise
-            continue
-        iterations = _TRIAL_ITERATIONS if len(methods) > 1 else 0
-        runs.append(
-            run_em(
-                trial_problem,
-                state,
-                settings.m_step,
-                min(iterations, settings.max_iter),
-                settings.tol,
-                lambda progress: None,
-            )
-        )
-        if runs[-1].interrupted:
-            raise KeyboardInterrupt
+            interrupted = runs[-1].interrupted
+            if interrupted:
+                break
+    except KeyboardInterrupt:
+        if not runs:
+            raise
+        interrupted = True
     best = likeliest(runs).state
-    if trial_problem is problem:
-        return best
-    return problem.evaluate(best.network, best.noise)
+    if trial_problem is not problem:
+        best = problem.evaluate(best.network, best.noise)
+    return Progress(best, interrupted=interrupted)
+
+
+def _start(
+    problem: Problem, settings: Settings, method: str, generator: np.random.Generator
+) -> State:
+    start = starting_network(
+        problem.rows,
+        settings.n_components,
+        settings.hidden_layer_sizes,
+        settings.activation,
+        method,
+        generator,
+    )
+    variances = np.maximum(start.residual_variances, max(settings.reg_covar, 1e-4))
+    return problem.evaluate(start.network, _starting_noise(variances, settings.covariance_type))
 
 
 def _starting_noise(variances: Floats, covariance_type: str) -> Noise:

@@ -19,9 +19,8 @@ from llvmlite import binding
 from numba import types
 from numba.extending import get_cython_function_address
 
-kernel: Callable[[Callable[..., Any]], Any] = numba.njit(
-    cache=True, nogil=True, error_model="numpy"
-)
+KERNEL_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+kernel: Callable[[Callable[..., Any]], Any] = numba.njit(**KERNEL_OPTIONS)
 
 SQRT_HALF = math.sqrt(0.5)
 INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
@@ -50,4 +49,13 @@ erfcx = _special_function("erfcx", 1)
 ndtri = _special_function("ndtri", 1)
 
 
-__all__ = ["INV_SQRT_2PI", "LOG_SQRT_2PI", "SQRT_HALF", "erfcx", "kernel", "ndtri", "owens_t"]
+__all__ = [
+    "INV_SQRT_2PI",
+    "KERNEL_OPTIONS",
+    "LOG_SQRT_2PI",
+    "SQRT_HALF",
+    "erfcx",
+    "kernel",
+    "ndtri",
+    "owens_t",
+]

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -32,8 +33,8 @@ from skdgn._statistics import SufficientStatistics
 
 # Hidden weights beyond this number: conjugate gradients instead of a factorised matrix.
 LARGEST_DENSE_SYSTEM = 3000
-_MOST_CG_STEPS = 250
-_CG_TOLERANCE = 1e-6
+MOST_CG_STEPS = 250
+CG_TOLERANCE = 1e-6
 # Added to the output layer's Gram matrix, relative to its diagonal, against units nobody uses.
 _SMALLEST_DAMPING = 1e-10
 
@@ -141,13 +142,10 @@ class GaussNewtonSystem:
         self.hidden_gradient = np.concatenate(
             [gradient(linearization, layer).ravel() for layer in self.hidden] or [np.empty(0)]
         )
-        self.diagonal = self._diagonal()
-        if self.dense and self.hidden:
-            self.matrix = self._hidden_matrix()
-            if self.with_output:
-                self.coupling = self._coupling()
 
-    def _diagonal(self) -> Floats:
+    @cached_property
+    def diagonal(self) -> Floats:
+        """Diagonal of `matrix`."""
         parts = []
         for layer in self.hidden:
             squares = np.einsum("rdo,rdo->ro", *(self.linearization.downstream[layer],) * 2)
@@ -157,7 +155,9 @@ class GaussNewtonSystem:
             parts.append((squares.T @ moments).ravel())
         return np.concatenate(parts or [np.empty(0)])
 
-    def _hidden_matrix(self) -> Floats:
+    @cached_property
+    def matrix(self) -> Floats:
+        """Block of the hidden weights."""
         matrix = np.empty((self.n_hidden_weights, self.n_hidden_weights))
         edges = np.concatenate([[0], np.cumsum(self.sizes)])
         for a, first in enumerate(self.hidden):
@@ -175,7 +175,8 @@ class GaussNewtonSystem:
                 matrix[edges[b] : edges[b + 1], edges[a] : edges[a + 1]] = block.T
         return matrix
 
-    def _coupling(self) -> Floats:
+    @cached_property
+    def coupling(self) -> Floats:
         """Block between hidden weights and the output layer, (hidden weights, D, fan_in + 1)."""
         parts = []
         for layer, size in zip(self.hidden, self.sizes, strict=True):
@@ -187,7 +188,7 @@ class GaussNewtonSystem:
             parts.append(block.reshape(size, n_features, -1))
         return np.concatenate(parts)
 
-    def _multiply(self, direction: Floats, output: Floats) -> tuple[Floats, Floats]:
+    def multiply(self, direction: Floats, output: Floats) -> tuple[Floats, Floats]:
         """Multiply the undamped matrix by hidden and output directions, without forming it."""
         linearization = self.linearization
         change = output @ linearization.upstream[-1] if self.with_output else 0.0
@@ -227,7 +228,7 @@ class GaussNewtonSystem:
         else:
             hidden_step = self._solve_iteratively(damping * floor, factor, output_step)
         if self.with_output:
-            _, coupled = self._multiply(hidden_step, np.zeros_like(output_step))
+            _, coupled = self.multiply(hidden_step, np.zeros_like(output_step))
             output_step = output_step - scipy.linalg.cho_solve(factor, coupled.T).T
         first, steps = 0, []
         for shape, size in zip(self.shapes, self.sizes, strict=True):
@@ -259,23 +260,23 @@ class GaussNewtonSystem:
         none = np.zeros_like(output_step)
 
         def multiply(direction: Floats) -> Floats:
-            product, coupled = self._multiply(direction.ravel(), none)
+            product, coupled = self.multiply(direction.ravel(), none)
             product += ridge * direction.ravel()
             if self.with_output:
                 back = scipy.linalg.cho_solve(factor, coupled.T).T
-                product -= self._multiply(np.zeros_like(direction.ravel()), back)[0]
+                product -= self.multiply(np.zeros_like(direction.ravel()), back)[0]
             return product
 
         target = self.hidden_gradient
         if self.with_output:
-            target = target - self._multiply(np.zeros_like(target), output_step)[0]
+            target = target - self.multiply(np.zeros_like(target), output_step)[0]
         shape = (self.n_hidden_weights, self.n_hidden_weights)
         scale = 1.0 / (self.diagonal + ridge + 1e-300)
         step, _ = scipy.sparse.linalg.cg(
             scipy.sparse.linalg.LinearOperator(shape, multiply),
             target,
-            rtol=_CG_TOLERANCE,
-            maxiter=_MOST_CG_STEPS,
+            rtol=CG_TOLERANCE,
+            maxiter=MOST_CG_STEPS,
             M=scipy.sparse.linalg.LinearOperator(shape, lambda v: scale * v.ravel()),
         )
         return step
@@ -286,20 +287,19 @@ def step_network(
     noise: Noise,
     layers: Sequence[int],
     steps: tuple[list[Floats], Floats],
-    length: float = 1.0,
 ) -> Network:
-    """Add a fraction of the steps of `GaussNewtonSystem.solve` to the weights."""
+    """Add the steps of `GaussNewtonSystem.solve` to the weights."""
     hidden_steps, output_step = steps
     coefs, intercepts = list(network.coefs), list(network.intercepts)
     output = network.n_hidden_layers
     hidden = [layer for layer in layers if layer < output]
     for layer, step in zip(hidden, hidden_steps, strict=True):
-        coefs[layer] = coefs[layer] + length * step[:, :-1]
-        intercepts[layer] = intercepts[layer] + length * step[:, -1]
+        coefs[layer] = coefs[layer] + step[:, :-1]
+        intercepts[layer] = intercepts[layer] + step[:, -1]
     if output in layers:
         step = noise.color(output_step.T).T
-        coefs[-1] = coefs[-1] + length * step[:, :-1]
-        intercepts[-1] = intercepts[-1] + length * step[:, -1]
+        coefs[-1] = coefs[-1] + step[:, :-1]
+        intercepts[-1] = intercepts[-1] + step[:, -1]
     return replace(network, coefs=tuple(coefs), intercepts=tuple(intercepts))
 
 

@@ -12,7 +12,7 @@ Shapes: ``r`` regions, ``u`` units of a layer, ``s`` latent dimensions, ``d`` fe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -140,6 +140,20 @@ class Network:
         n_weights = sum(coef.size for coef in self.coefs) + sum(v.size for v in self.intercepts)
         n_rotations = self.n_components * (self.n_components - 1) // 2
         return n_weights - sum(self.hidden_layer_sizes) - n_rotations
+
+    def towards(self, other: Network, share: float) -> Network:
+        """Return the network at this share of the way to another one."""
+        if share == 1.0:
+            return other  # to the last digit: zeros and bounds stay what they are
+
+        def mix(here: Floats, there: Floats) -> Floats:
+            return here + share * (there - here)
+
+        return replace(
+            self,
+            coefs=tuple(map(mix, self.coefs, other.coefs)),
+            intercepts=tuple(map(mix, self.intercepts, other.intercepts)),
+        )
 
     def forward(self, latent: Floats) -> Floats:
         """Evaluate the generator at points (n, s); returns (n, d)."""

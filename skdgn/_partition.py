@@ -55,13 +55,13 @@ class Partition:
 class TooManyRegionsError(MemoryError):
     """A network has more regions than it was allowed; raised before memory is gone."""
 
-    def __init__(self, most_regions: int, network: Network) -> None:
-        sizes = "-".join(
-            str(width) for width in (network.n_components, *network.hidden_layer_sizes)
-        )
+    def __init__(
+        self, most_regions: int, n_components: int, hidden_layer_sizes: tuple[int, ...]
+    ) -> None:
         super().__init__(
-            f"The network {sizes} has more than {most_regions} regions in latent space. "
-            "Reduce n_components or the widths in hidden_layer_sizes."
+            f"A network with n_components={n_components} and "
+            f"hidden_layer_sizes={hidden_layer_sizes} has more than {most_regions} regions in "
+            "latent space. Reduce n_components or the widths in hidden_layer_sizes."
         )
 
 
@@ -87,7 +87,9 @@ def build_partition(network: Network, most_regions: int = 1_000_000) -> Partitio
                 np.ascontiguousarray(gradients[regions, unit]), values[regions, unit]
             )
             if len(pieces.parents) > most_regions:
-                raise TooManyRegionsError(most_regions, network)
+                raise TooManyRegionsError(
+                    most_regions, network.n_components, network.hidden_layer_sizes
+                )
             cells = pieces.cells
             regions = regions[pieces.parents]
             sides = sides[pieces.parents]

@@ -58,6 +58,7 @@ def _concatenate(parts: list[Visits]) -> Visits:
         responsibilities=np.concatenate([part.responsibilities for part in parts]),
         means=np.concatenate([part.means for part in parts]),
         covariances=np.concatenate([part.covariances for part in parts]),
+        log_density_error=np.concatenate([part.log_density_error for part in parts]),
     )
 
 
@@ -74,6 +75,9 @@ class Posterior:
         Posterior covariance.
     responsibilities : ndarray of shape (n_samples, n_regions)
         Posterior probability of each region of latent space.
+    log_density_error : ndarray of shape (n_samples,)
+        Standard error of the rows' log densities: zero for up to three latent dimensions, where
+        all results are exact to rounding; for more, integrals over regions are estimates.
     """
 
     def __init__(self, visits: Visits, n_regions: int) -> None:
@@ -92,6 +96,11 @@ class Posterior:
         """Add up one value per visit to one value per row."""
         # Every row visits at least one region, as reduceat needs.
         return np.add.reduceat(values, self._visits.start[:-1], axis=0)
+
+    @property
+    def log_density_error(self) -> Floats:
+        """Standard error of the log densities, (n_samples,)."""
+        return self._visits.log_density_error
 
     @cached_property
     def mean(self) -> Floats:

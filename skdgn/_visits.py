@@ -16,7 +16,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._cells import integrate_cell
+from skdgn._cells import MOST_EXACT_DIMENSIONS, integrate_cell_with_error
 from skdgn._conditionals import Conditionals, condition
 from skdgn._groups import Groups, group_regions
 from skdgn._jit import kernel
@@ -34,8 +34,10 @@ _SEARCH_MARGIN = _NEGLIGIBLE + 4.0
 _NEAR = 20.0
 # Bounds and shares count as large within this distance of the largest one, of their sum.
 _LARGE = 3.0
-# Error allowed to one region's share, relative to the density.
+# Error allowed to one region's share, relative to the density.  Where integrals are estimates,
+# the largest shares are known to two or three digits, and the others need not be known better.
 _LOG_SHARE_ERROR = math.log(1e-14)
+_LOG_ESTIMATED_SHARE_ERROR = math.log(1e-5)
 # Error allowed to the first estimate of a share, relative to its bound, and the smallest to trust.
 _LOG_ESTIMATE_ERROR = math.log(1e-3)
 _LOG_SMALLEST_ESTIMATE = math.log(3e-2)
@@ -59,6 +61,7 @@ class Visits(NamedTuple):
     responsibilities: Floats  # (v,)
     means: Floats  # (v, S) of z within the region
     covariances: Floats  # (v, S, S)
+    log_density_error: Floats  # (n,) standard error; 0 where integrals are exact to rounding
 
 
 class Visitor(NamedTuple):
@@ -86,9 +89,14 @@ class Visitor(NamedTuple):
         whitened = np.ascontiguousarray(self.noise.whiten(rows))
         n_rows = len(whitened)
         n_regions, n_components = self.conditionals.centers.shape
-        # The length of a tuple is known to the compiler, which unrolls loops over it.
-        axes = tuple(range(n_components))
-        log_density = np.empty(n_rows)
+        # The length of a tuple is known to the compiler, which unrolls loops over it.  That of an
+        # array is not: one compiled function does for all dimensions whose integrals take longer.
+        axes: Any = tuple(range(n_components))
+        log_share_error = _LOG_SHARE_ERROR
+        if n_components > MOST_EXACT_DIMENSIONS:
+            axes = np.arange(n_components)
+            log_share_error = _LOG_ESTIMATED_SHARE_ERROR
+        log_density, log_density_error = np.empty(n_rows), np.empty(n_rows)
         start = np.zeros(n_rows + 1, dtype=np.intp)
         chunks: list[tuple[Any, ...]] = []
         n_done = 0
@@ -108,13 +116,18 @@ class Visitor(NamedTuple):
                 self.conditionals,
                 self.groups,
                 self.whitened_cells,
+                log_share_error,
                 n_before,
-                Visits(log_density, start, *chunk),
+                Visits(log_density, start, *chunk, log_density_error),
             )
             n_visits = start[n_done] - start[n_before]
             chunks.append(tuple(array[:n_visits] for array in chunk))
-        joined = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
-        return Visits(log_density, start, *joined)
+        regions, responsibilities, means, covariances = (
+            np.concatenate(arrays) for arrays in zip(*chunks, strict=True)
+        )
+        return Visits(
+            log_density, start, regions, responsibilities, means, covariances, log_density_error
+        )
 
 
 class _Candidates(NamedTuple):
@@ -157,7 +170,7 @@ def _search(
     Parameters
     ----------
     row : ndarray of shape (D,)
-    axes : tuple of length S
+    axes : tuple or ndarray of length S
     conditionals : Conditionals
     groups : Groups
     lowest, below : float
@@ -304,24 +317,13 @@ def _sort_candidates(candidates: _Candidates, n_candidates: int, lowest: float) 
 
 
 @kernel
-def _estimate(
-    cells: Any, region: int, center: Floats, log_bound: float, mean: Floats, covariance: Floats
-) -> float:
-    """Log mass of a region to about two digits, given an upper bound on it."""
-    log_tolerance = log_bound + _LOG_ESTIMATE_ERROR
-    log_mass = integrate_cell(cells, region, center, log_tolerance, mean, covariance)
-    if log_mass < log_bound + _LOG_SMALLEST_ESTIMATE:
-        log_mass = integrate_cell(cells, region, center, -math.inf, mean, covariance)
-    return log_mass
-
-
-@kernel
 def _visit_rows(
     rows: Floats,
     axes: Any,
     conditionals: Conditionals,
     groups: Groups,
     cells: Any,
+    log_share_error: float,
     first: int,
     visits: Visits,
 ) -> int:
@@ -338,6 +340,7 @@ def _visit_rows(
     shares, means, covariances = visits.responsibilities, visits.means, visits.covariances
     center, mean = np.empty(len(axes)), np.empty(len(axes))
     covariance = np.empty((len(axes), len(axes)))
+    errors = np.empty(n_regions)  # relative, of the row's visits
     n_visits = 0
     n = first
     while n < len(rows) and n_visits + n_regions <= len(regions):
@@ -355,23 +358,33 @@ def _visit_rows(
             if n_visits == n_before:
                 for s in range(len(axes)):
                     center[s] = centers[k, s]
+                # The first region's share, to about two digits.
                 log_bound = bounds[k] - evidences[k]
-                log_total = evidences[k] + _estimate(
-                    cells, found[k], center, log_bound, mean, covariance
-                )
+                log_tolerance = log_bound + _LOG_ESTIMATE_ERROR
+                while True:
+                    log_mass, error = integrate_cell_with_error(
+                        cells, found[k], center, log_tolerance, mean, covariance
+                    )
+                    log_total = evidences[k] + log_mass
+                    if log_mass >= log_bound + _LOG_SMALLEST_ESTIMATE or log_tolerance == -math.inf:
+                        break
+                    log_tolerance = -math.inf
             for i in range(n_candidates):
                 k = order[i]
                 if bounds[k] < log_total - _NEGLIGIBLE:
                     continue
                 for s in range(len(axes)):
                     center[s] = centers[k, s]
-                log_tolerance = _LOG_SHARE_ERROR + log_total - evidences[k]
-                log_mass = integrate_cell(cells, found[k], center, log_tolerance, mean, covariance)
+                log_tolerance = log_share_error + log_total - evidences[k]
+                log_mass, error = integrate_cell_with_error(
+                    cells, found[k], center, log_tolerance, mean, covariance
+                )
                 if log_mass == -math.inf:
                     continue
                 share = evidences[k] + log_mass
                 regions[n_visits] = found[k]
                 shares[n_visits] = share
+                errors[n_visits - n_before] = error
                 for s in range(len(axes)):
                     means[n_visits, s] = mean[s]
                     for t in range(len(axes)):
@@ -390,12 +403,18 @@ def _visit_rows(
             # So far out that the log density is not a floating-point number: nothing is known.
             regions[n_visits] = 0
             shares[n_visits] = -math.inf
+            errors[0] = 0.0
             for s in range(len(axes)):
                 means[n_visits, s] = math.nan
                 for t in range(len(axes)):
                     covariances[n_visits, s, t] = math.nan
             n_visits += 1
         log_density[n] = _normalize(shares, n_before, n_visits)
+        # Points differ from region to region, hence errors are independent.
+        square = 0.0
+        for v in range(n_before, n_visits):
+            square += (shares[v] * errors[v - n_before]) ** 2
+        visits.log_density_error[n] = math.sqrt(square)
         start[n + 1] = start[n] + n_visits - n_before
         n += 1
     return n

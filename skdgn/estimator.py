@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -22,29 +23,29 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_sample_weight,
-    check_array,
     check_is_fitted,
     validate_data,
 )
 
-from skdgn._cells import integrate_gaussian
 from skdgn._em import STEPS
-from skdgn._fitting import Settings, fit_network
+from skdgn._fitting import FitResult, Iteration, Settings, fit_network
+from skdgn._model import Model
 from skdgn._network import ACTIVATIONS, Activation, Floats, Network
 from skdgn._noise import COVARIANCE_TYPES, Noise
-from skdgn._partition import Partition, build_partition
-from skdgn._posterior import Posterior, log_density, posterior
+from skdgn._partition import Partition
+from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
-from skdgn._visits import Visitor
-
-# A partition with more regions would take gigabytes, and hours.
-_MOST_REGIONS = 200_000
-# Absolute error of a prior mass.
-_LOG_WEIGHT_ERROR = math.log(1e-14)
+from skdgn.callbacks import CallbackSupportMixin, FitTasks
+from skdgn.inference import ExactInference
 
 
 class PiecewiseAffineDGN(
-    DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    CallbackSupportMixin,
+    ExactInference,
+    DensityMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     """Deep generative network with an exact density.
 
@@ -66,6 +67,13 @@ class PiecewiseAffineDGN(
         Slope of ``"leaky_relu"`` for negative inputs.
     covariance_type : {"spherical", "diag", "full"}, default="diag"
         Shape of the noise covariance.
+    weight_prior : {"gaussian", "laplace", "uniform"} or None, default=None
+        Prior of the weights ``coefs_``, each on its own; intercepts have none.  ``"laplace"``
+        makes some of them exactly zero.
+    prior_scale : float, default=1.0
+        Standard deviation of ``"gaussian"``, scale of ``"laplace"`` (the density falls as
+        ``exp(-|w| / scale)``), bound of ``"uniform"``.  Those of the output layer are in the
+        units of the rows.
     m_step : {"joint", "layerwise"}, default="joint"
         Damped Gauss-Newton steps over all layers at once, or one layer after the other in closed
         form. Either way a step that lowers the exact likelihood is refused.
@@ -87,7 +95,7 @@ class PiecewiseAffineDGN(
     random_state : int, RandomState instance or None, default=None
         Seed of the starting values.
     verbose : int, default=0
-        1 prints the end of every run, 2 every iteration.
+        1 shows a progress bar, 2 prints a line for every iteration.
 
     Attributes
     ----------
@@ -101,6 +109,9 @@ class PiecewiseAffineDGN(
         Number of regions of latent space on which the network is affine.
     weights_ : ndarray of shape (n_regions,)
         Prior probability of each region.
+    weights_error_ : ndarray of shape (n_regions,)
+        Standard error of ``weights_``: zero for up to three latent dimensions, where they are exact
+        to rounding; about 0.2 % of the weight for more.
     partition_ : Partition
         The regions: ``cells``, ``patterns`` and affine ``maps``.
     converged_ : bool
@@ -108,9 +119,10 @@ class PiecewiseAffineDGN(
     n_iter_ : int
         Number of EM iterations.
     lower_bound_ : float
-        Mean log-likelihood of the training rows at the end of the fit.
+        Mean log-likelihood of the training rows at the end of the fit; with a prior, plus the
+        log density of ``coefs_`` divided by the sum of the rows' weights.
     lower_bounds_ : ndarray of shape (n_iter_,)
-        Mean log-likelihood after every iteration; it never decreases.
+        The same after every iteration; it never decreases.
     n_parameters_ : int
         Number of identifiable parameters.
     n_features_in_ : int
@@ -142,6 +154,8 @@ class PiecewiseAffineDGN(
         "activation": [StrOptions(set(ACTIVATIONS))],
         "negative_slope": [Interval(Real, None, None, closed="neither")],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
+        "weight_prior": [None, StrOptions(set(PRIORS))],
+        "prior_scale": [Interval(Real, 0.0, None, closed="neither")],
         "m_step": [StrOptions(set(STEPS))],
         "init_params": [StrOptions({"auto", "tree", "isomap", "pca", "random"})],
         "n_init": [Interval(Integral, 1, None, closed="left")],
@@ -154,6 +168,15 @@ class PiecewiseAffineDGN(
         "verbose": ["verbose"],
     }
 
+    # Set by fit.
+    coefs_: list[Floats]
+    intercepts_: list[Floats]
+    noise_covariance_: float | Floats
+    n_features_in_: int
+    n_iter_: int
+    _fitted_activation: tuple[str, float]
+    _model: Model
+
     def __init__(
         self,
         n_components: int = 1,
@@ -162,6 +185,8 @@ class PiecewiseAffineDGN(
         activation: str = "leaky_relu",
         negative_slope: float = 0.1,
         covariance_type: str = "diag",
+        weight_prior: str | None = None,
+        prior_scale: float = 1.0,
         m_step: str = "joint",
         init_params: str = "auto",
         n_init: int = 1,
@@ -178,6 +203,8 @@ class PiecewiseAffineDGN(
         self.activation = activation
         self.negative_slope = negative_slope
         self.covariance_type = covariance_type
+        self.weight_prior = weight_prior
+        self.prior_scale = prior_scale
         self.m_step = m_step
         self.init_params = init_params
         self.n_init = n_init
@@ -229,11 +256,13 @@ class PiecewiseAffineDGN(
             covariance_type=noise.covariance_type,
         )
         estimator.n_features_in_ = network.n_features
-        estimator._set_parameters(network, noise, build_partition(network))
-        estimator.converged_ = True
-        estimator.n_iter_ = 0
-        estimator.lower_bounds_ = np.empty(0)
-        estimator.lower_bound_ = math.nan
+        estimator.__dict__.update(
+            _attributes_of_model(Model.build(network, noise)),
+            converged_=True,
+            n_iter_=0,
+            lower_bounds_=np.empty(0),
+            lower_bound_=math.nan,
+        )
         return estimator
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -252,277 +281,157 @@ class PiecewiseAffineDGN(
         -------
         self : PiecewiseAffineDGN
         """
-        hidden_layer_sizes = _check_hidden_layer_sizes(self.hidden_layer_sizes)
-        continues = self.warm_start and hasattr(self, "coefs_")
-        rows = np.asarray(
-            validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2),
-            dtype=np.float64,
-        )
-        row_weights = _check_sample_weight(
-            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-        )
-        if not row_weights.sum() > 0:
-            raise ValueError("sample_weight must have a positive sum, got weights that are all 0.")
-        settings = Settings(
+        with self._unchanged_by_failure():
+            settings = self._settings()
+            warm_start = self._parameters_to_continue(settings)
+            rows = np.asarray(
+                validate_data(
+                    self,
+                    X,
+                    reset=warm_start is None,
+                    dtype=[np.float64, np.float32],
+                    ensure_min_samples=2,
+                ),
+                dtype=np.float64,
+            )
+            row_weights = _check_sample_weight(
+                sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+            )
+            if not row_weights.sum() > 0:
+                raise ValueError("sample_weight must have a positive sum, got only zeros.")
+            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+            n_runs = 1 if warm_start else settings.n_init
+            tasks = FitTasks(
+                self, n_runs, settings.max_iter, X, sample_weight, _attributes_of_result
+            )
+            objective = "log-likelihood" if self.weight_prior is None else "log-posterior"
+            with ProgressPrinter(self.verbose, n_runs, settings.max_iter, objective) as printer:
+
+                def watch(iteration: Iteration) -> bool:
+                    printer(iteration)
+                    return tasks(iteration)
+
+                generator = np.random.default_rng(seed)
+                result = fit_network(rows, row_weights, settings, generator, warm_start, watch)
+            attributes = _attributes_of_result(result)
+            tasks.end(attributes)
+            self.__dict__.update(attributes)
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        if result.interrupted:
+            warnings.warn(
+                f"The fit was interrupted after {self.n_iter_} iterations; "
+                "the best parameters so far were kept.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif not result.converged and not result.stopped:
+            warnings.warn(
+                f"EM did not converge within max_iter={self.max_iter} iterations. "
+                "Increase max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    def _settings(self) -> Settings:
+        """Check what scikit-learn's constraints leave open."""
+        return Settings(
             n_components=int(self.n_components),
-            hidden_layer_sizes=hidden_layer_sizes,
+            hidden_layer_sizes=_check_hidden_layer_sizes(self.hidden_layer_sizes),
             activation=Activation.from_name(self.activation, self.negative_slope),
             covariance_type=self.covariance_type,
+            weight_prior=self.weight_prior,
+            prior_scale=float(self.prior_scale),
             m_step=self.m_step,
             init_params=self.init_params,
             n_init=int(self.n_init),
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             reg_covar=float(self.reg_covar),
-            most_regions=_MOST_REGIONS,
             n_jobs=self.n_jobs,
         )
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        warm_start = None
-        if continues:
-            noise = Noise.from_covariance(self.noise_covariance_, self.n_features_in_)
-            warm_start = (self._network(), noise)
-        result = fit_network(
-            rows,
-            row_weights,
-            settings,
-            np.random.default_rng(seed),
-            warm_start,
-            ProgressPrinter(self.verbose),
-        )
-        self._set_parameters(result.network, result.noise, build_partition(result.network))
-        self.converged_ = result.converged
-        self.n_iter_ = len(result.lower_bounds)
-        self.lower_bounds_ = result.lower_bounds
-        self.lower_bound_ = float(result.lower_bounds[-1])
-        if result.interrupted:
-            warnings.warn(
-                f"The fit was interrupted after {self.n_iter_} iterations; "
-                "the best parameters so far were kept.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        elif not result.converged:
-            warnings.warn(
-                f"EM did not converge within max_iter={self.max_iter} iterations. "
-                "Increase max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
 
-    def _set_parameters(self, network: Network, noise: Noise, partition: Partition) -> None:
-        """Make a network and its noise the fitted ones."""
-        self.coefs_ = list(network.coefs)
-        self.intercepts_ = list(network.intercepts)
-        covariance = noise.covariance
-        self.noise_covariance_ = float(covariance) if covariance.ndim == 0 else covariance
-        self.n_regions_ = len(partition)
-        identity = np.eye(network.n_components)
-        prior = integrate_gaussian(partition.cells, identity[0] * 0.0, identity, _LOG_WEIGHT_ERROR)
-        self.weights_ = np.exp(prior.log_masses)
-        self.n_parameters_ = network.n_identifiable_weights + noise.n_parameters
-        self._partition = partition
-        self._visitor = Visitor.prepare(partition, noise)
+    def _parameters_to_continue(self, settings: Settings) -> tuple[Network, Noise] | None:
+        """Return the parameters of the last fit if the next one is to start from them."""
+        if not (self.warm_start and hasattr(self, "coefs_")):
+            return None
+        model = self._fitted_model()
+        for name, wanted, fitted in (
+            ("n_components", settings.n_components, model.network.n_components),
+            ("hidden_layer_sizes", settings.hidden_layer_sizes, model.network.hidden_layer_sizes),
+            ("activation", settings.activation, model.network.activation),
+            ("covariance_type", settings.covariance_type, model.noise.covariance_type),
+        ):
+            if wanted != fitted:
+                raise ValueError(
+                    f"warm_start=True needs the {name} of the last fit, {fitted}, got {wanted}."
+                )
+        return model.network, model.noise
+
+    @contextmanager
+    def _unchanged_by_failure(self) -> Iterator[None]:
+        """Put the fitted attributes back if a fit fails half-way."""
+        before = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        try:
+            yield
+        except BaseException:
+            for name in [name for name in vars(self) if name.endswith("_")]:
+                del self.__dict__[name]
+            self.__dict__.update(before)
+            raise
+
+    def _fitted_model(self) -> Model:
+        check_is_fitted(self)
+        if not hasattr(self, "_model"):
+            network = Network.from_arrays(
+                self.coefs_, self.intercepts_, Activation.from_name(*self._fitted_activation)
+            )
+            noise = Noise.from_covariance(self.noise_covariance_, network.n_features)
+            self._model = Model.build(network, noise)
+        return self._model
 
     # What can be computed again is not part of the state: it is large, and pickles stay simple.
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        state.pop("_partition", None)
-        state.pop("_visitor", None)
+        state.pop("_model", None)
         return state
-
-    def _network(self) -> Network:
-        return Network.from_arrays(
-            self.coefs_,
-            self.intercepts_,
-            Activation.from_name(self.activation, self.negative_slope),
-        )
 
     @property
     def partition_(self) -> Partition:
         """Regions of latent space, with the affine map of the network on each of them."""
-        check_is_fitted(self)
-        if not hasattr(self, "_partition"):
-            self._partition = build_partition(self._network())
-        return self._partition
-
-    def _fitted_visitor(self) -> Visitor:
-        if not hasattr(self, "_visitor"):
-            noise = Noise.from_covariance(self.noise_covariance_, self.n_features_in_)
-            self._visitor = Visitor.prepare(self.partition_, noise)
-        return self._visitor
-
-    def _validate_rows(self, X: ArrayLike) -> Floats:
-        check_is_fitted(self)
-        return np.asarray(
-            validate_data(self, X, reset=False, dtype=[np.float64, np.float32]), dtype=np.float64
-        )
-
-    def score_samples(self, X: ArrayLike) -> Floats:
-        """Compute the exact log density of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        log_density : ndarray of shape (n_samples,)
-            log p(x), exact to rounding for up to three latent dimensions, far outliers included.
-        """
-        rows = self._validate_rows(X)
-        return log_density(self._fitted_visitor(), rows, self.n_jobs)
-
-    def score(self, X: ArrayLike, y: None = None) -> float:
-        """Compute the mean log density of the rows.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : None
-            Ignored, present for scikit-learn's conventions.
-
-        Returns
-        -------
-        score : float
-        """
-        return float(self.score_samples(X).mean())
-
-    def aic(self, X: ArrayLike) -> float:
-        """Compute Akaike's information criterion on X; the lower the better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        aic : float
-        """
-        return float(-2.0 * self.score_samples(X).sum() + 2.0 * self.n_parameters_)
-
-    def bic(self, X: ArrayLike) -> float:
-        """Compute the Bayesian information criterion on X; the lower the better.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        bic : float
-        """
-        log_densities = self.score_samples(X)
-        return float(-2.0 * log_densities.sum() + self.n_parameters_ * math.log(len(log_densities)))
-
-    def sample(
-        self, n_samples: int = 1, random_state: Any = None
-    ) -> tuple[Floats, np.ndarray[tuple[int], np.dtype[np.intp]]]:
-        """Draw rows from the model.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-        random_state : int, RandomState instance or None, default=None
-            None takes the estimator's own.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        regions : ndarray of shape (n_samples,)
-            Region of latent space each row was drawn from.
-        """
-        check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or n_samples < 1:
-            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
-        generator = check_random_state(self.random_state if random_state is None else random_state)
-        network = self._network()
-        noise = Noise.from_covariance(self.noise_covariance_, self.n_features_in_)
-        latent = generator.standard_normal((n_samples, network.n_components))
-        regions = self.partition_.locate(network.patterns(latent))
-        rows = network.forward(latent)
-        return rows + noise.color(generator.standard_normal(rows.shape)), regions
-
-    def posterior(self, X: ArrayLike) -> Posterior:
-        """Compute the exact posterior of the latent variables, given each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        posterior : Posterior
-            With ``mean``, ``covariance`` and ``responsibilities``.
-        """
-        rows = self._validate_rows(X)
-        return posterior(self._fitted_visitor(), rows, self.n_jobs)
-
-    def predict_proba(self, X: ArrayLike) -> Floats:
-        """Compute the posterior probability of each region, given each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        responsibilities : ndarray of shape (n_samples, n_regions)
-        """
-        return self.posterior(X).responsibilities
-
-    def predict(self, X: ArrayLike) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        """Find the most responsible region of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        regions : ndarray of shape (n_samples,)
-        """
-        return self.posterior(X).most_responsible
-
-    def transform(self, X: ArrayLike) -> Floats:
-        """Compute the posterior mean of the latent variables, given each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        Z : ndarray of shape (n_samples, n_components)
-        """
-        return self.posterior(X).mean
-
-    def inverse_transform(self, Z: ArrayLike) -> Floats:
-        """Evaluate the generator.
-
-        Parameters
-        ----------
-        Z : array-like of shape (n_samples, n_components)
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        """
-        check_is_fitted(self)
-        network = self._network()
-        latent = check_array(Z, dtype=np.float64, input_name="Z")
-        if latent.shape[1] != network.n_components:
-            raise ValueError(
-                f"Z must have {network.n_components} columns, one per latent dimension, "
-                f"got {latent.shape[1]}."
-            )
-        return network.forward(latent)
+        return self._fitted_model().partition
 
     @property
     def _n_features_out(self) -> int:
         """Number of columns of `transform`, for `get_feature_names_out`."""
         return int(self.coefs_[0].shape[1])
+
+
+def _attributes_of_model(model: Model) -> dict[str, Any]:
+    network, covariance = model.network, model.noise.covariance
+    weights = np.exp(model.prior.log_masses)
+    return {
+        "coefs_": list(network.coefs),
+        "intercepts_": list(network.intercepts),
+        "noise_covariance_": float(covariance) if covariance.ndim == 0 else covariance,
+        "n_regions_": len(model.partition),
+        "weights_": weights,
+        "weights_error_": weights * model.prior.errors,
+        "n_parameters_": model.n_parameters,
+        # Setting the parameter after a fit must not change the fitted network.
+        "_fitted_activation": (network.activation.name, network.activation.negative_slope),
+        "_model": model,
+    }
+
+
+def _attributes_of_result(result: FitResult) -> dict[str, Any]:
+    return {
+        **_attributes_of_model(Model.build(result.network, result.noise)),
+        "converged_": result.converged,
+        "n_iter_": len(result.lower_bounds),
+        "lower_bounds_": result.lower_bounds,
+        "lower_bound_": result.lower_bound,
+    }
 
 
 def _check_hidden_layer_sizes(sizes: Sequence[int]) -> tuple[int, ...]:

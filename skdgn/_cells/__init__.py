@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import skdgn._cells.conditioning  # (registers the integral over polytopes)
 import skdgn._cells.flags  # noqa: F401  (registers the integral over polyhedra)
-from skdgn._cells._interface import Cells, Corners, Facets, Pieces, integrate_cell
+from skdgn._cells._interface import (
+    Cells,
+    Corners,
+    Facets,
+    Pieces,
+    integrate_cell,
+    integrate_cell_with_error,
+    make_room,
+    whiten_cell,
+)
 from skdgn._cells.integrals import CellIntegrals, integrate_gaussian
 from skdgn._cells.intervals import Intervals
 from skdgn._cells.polygons import Polygons
 from skdgn._cells.polyhedra import Polyhedra
 from skdgn._cells.polytopes import Polytopes
+
+# Integrals over cells of more dimensions are estimates, with an error.
+MOST_EXACT_DIMENSIONS = 3
 
 
 def whole_space(n_dimensions: int) -> Cells:
@@ -23,12 +36,16 @@ def whole_space(n_dimensions: int) -> Cells:
 
 
 __all__ = [
+    "MOST_EXACT_DIMENSIONS",
     "CellIntegrals",
     "Cells",
     "Corners",
     "Facets",
     "Pieces",
     "integrate_cell",
+    "integrate_cell_with_error",
     "integrate_gaussian",
+    "make_room",
+    "whiten_cell",
     "whole_space",
 ]

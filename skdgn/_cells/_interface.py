@@ -19,6 +19,8 @@ from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from skdgn._jit import KERNEL_OPTIONS
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 Bools = NDArray[np.bool_]
@@ -110,6 +112,67 @@ def integrate_cell(
     raise NotImplementedError("integrate_cell is called from compiled code only")
 
 
+def make_room(cells: Any) -> Any:
+    """Make whitened cells of one cell, with room for the largest of these (compiled code only)."""
+    raise NotImplementedError("make_room is called from compiled code only")
+
+
+def whiten_cell(cells: Any, region: int, factor: Floats, room: Any) -> None:
+    """Express one cell in coordinates y with ``z = factor @ y`` (compiled code only).
+
+    Where every row has a covariance of its own, cells are whitened one by one, when they are
+    visited.
+
+    Parameters
+    ----------
+    cells : named tuple made by ``Cells.whiten`` with identity matrices
+    region : int
+    factor : ndarray of shape (S, S)
+        Of positive determinant.
+    room : named tuple made by `make_room`
+        Filled with the whitened cell, as its region 0.
+    """
+    raise NotImplementedError("whiten_cell is called from compiled code only")
+
+
+def integrate_cell_with_error(
+    cells: Any, region: int, center: Floats, log_tolerance: float, mean: Floats, covariance: Floats
+) -> tuple[float, float]:
+    """`integrate_cell` that also returns the relative standard error of the mass.
+
+    It is zero for kinds of cells whose integrals are exact to rounding.
+    """
+    raise NotImplementedError("integrate_cell_with_error is called from compiled code only")
+
+
+def _is_whitened(cells: Any, whitened: type) -> bool:
+    return isinstance(cells, types.BaseTuple) and cells.instance_class is whitened
+
+
+def register_whitening(whitened: type, room_maker: Any, whitening: Any) -> None:
+    """Let `make_room` and `whiten_cell` call compiled functions for cells of this type."""
+
+    @overload(make_room)
+    def choose_room(cells: Any) -> Any:
+        if not _is_whitened(cells, whitened):
+            return None
+
+        def call(cells: Any) -> Any:
+            return room_maker(cells)
+
+        return call
+
+    @overload(whiten_cell)
+    def choose_whitening(cells: Any, region: Any, factor: Any, room: Any) -> Any:
+        if not _is_whitened(cells, whitened):
+            return None
+
+        def call(cells: Any, region: Any, factor: Any, room: Any) -> Any:
+            return whitening(cells, region, factor, room)
+
+        return call
+
+
 def register_integral(whitened: type, integral: Any) -> None:
     """Let `integrate_cell` call a compiled function for cells whitened to this type."""
 
@@ -117,7 +180,7 @@ def register_integral(whitened: type, integral: Any) -> None:
     def choose(
         cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
     ) -> Any:
-        if not (isinstance(cells, types.BaseTuple) and cells.instance_class is whitened):
+        if not _is_whitened(cells, whitened):
             return None
 
         def call(
@@ -126,3 +189,48 @@ def register_integral(whitened: type, integral: Any) -> None:
             return integral(cells, region, center, log_tolerance, mean, covariance)
 
         return call
+
+    @overload(integrate_cell_with_error)
+    def choose_with_error(
+        cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+    ) -> Any:
+        if not _is_whitened(cells, whitened):
+            return None
+
+        def call(
+            cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+        ) -> Any:
+            return integral(cells, region, center, log_tolerance, mean, covariance), 0.0
+
+        return call
+
+
+def register_estimate(whitened: type, estimate: Any) -> None:
+    """Let them call a compiled function that returns the log mass and its relative error."""
+
+    @overload(integrate_cell)
+    def choose(
+        cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+    ) -> Any:
+        if not _is_whitened(cells, whitened):
+            return None
+
+        def call(
+            cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+        ) -> Any:
+            return estimate(cells, region, center, log_tolerance, mean, covariance)[0]
+
+        return call
+
+    # The function itself rather than a call of it: a level less to compile, and it is a large one.
+    # (Numba compares the annotations, too.)
+    @overload(integrate_cell_with_error, jit_options=KERNEL_OPTIONS)
+    def choose_with_error(
+        cells: Any,
+        region: int,
+        center: Floats,
+        log_tolerance: float,
+        mean: Floats,
+        covariance: Floats,
+    ) -> Any:
+        return estimate.py_func if _is_whitened(cells, whitened) else None

@@ -7,16 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdgn._cells._interface import Cells, Floats, integrate_cell
+from skdgn._cells._interface import Cells, Floats, integrate_cell_with_error
 from skdgn._jit import kernel
 
 
 class CellIntegrals(NamedTuple):
-    """Log mass of every cell, and mean and covariance of the Gaussian truncated to it."""
+    """Log mass of every cell, and mean and covariance of the Gaussian truncated to it.
+
+    Errors are relative standard errors of the masses; zero where these are exact to rounding.
+    """
 
     log_masses: Floats  # (R,)
     means: Floats  # (R, S)
     covariances: Floats  # (R, S, S)
+    errors: Floats  # (R,)
 
 
 def integrate_gaussian(
@@ -24,7 +28,8 @@ def integrate_gaussian(
 ) -> CellIntegrals:
     """Integrate N(mean, covariance) over every cell.
 
-    Masses have full relative accuracy, or the absolute error exp(log_tolerance) if that is larger.
+    Masses have full relative accuracy, or the absolute error exp(log_tolerance) if that is larger;
+    those of polytopes have the errors given.
     """
     factor = np.linalg.cholesky(covariance)
     whitened = cells.whiten(np.broadcast_to(factor, (len(cells), *factor.shape)))
@@ -35,11 +40,14 @@ def integrate_gaussian(
 @kernel
 def _integrate_all(
     cells: Any, n_cells: int, center: Floats, log_tolerance: float
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats, Floats]:
     n_dimensions = center.size
     log_masses = np.empty(n_cells)
     means = np.empty((n_cells, n_dimensions))
     covariances = np.empty((n_cells, n_dimensions, n_dimensions))
+    errors = np.empty(n_cells)
     for r in range(n_cells):
-        log_masses[r] = integrate_cell(cells, r, center, log_tolerance, means[r], covariances[r])
-    return log_masses, means, covariances
+        log_masses[r], errors[r] = integrate_cell_with_error(
+            cells, r, center, log_tolerance, means[r], covariances[r]
+        )
+    return log_masses, means, covariances, errors

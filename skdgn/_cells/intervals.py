@@ -17,6 +17,7 @@ from skdgn._cells._interface import (
     Integers,
     Pieces,
     register_integral,
+    register_whitening,
 )
 from skdgn._cells.quadrature import (
     FULL_ACCURACY,
@@ -243,3 +244,19 @@ def _integrate_interval(
 
 
 register_integral(WhitenedIntervals, _integrate_interval)
+
+
+@kernel
+def _make_room(cells: Any) -> Any:
+    return WhitenedIntervals(np.empty(1), np.empty(1), np.empty(1))
+
+
+@kernel
+def _whiten_interval(cells: Any, region: int, factor: Floats, room: Any) -> None:
+    deviation = factor[0, 0]
+    room.lower[0] = cells.lower[region] / deviation
+    room.upper[0] = cells.upper[region] / deviation
+    room.deviations[0] = deviation
+
+
+register_whitening(WhitenedIntervals, _make_room, _whiten_interval)

@@ -24,6 +24,7 @@ from skdgn._cells._interface import (
     Integers,
     Pieces,
     register_integral,
+    register_whitening,
 )
 from skdgn._cells.quadrature import (
     FULL_ACCURACY,
@@ -148,19 +149,24 @@ def _take(start: Integers, edges: Floats, indices: Integers) -> tuple[Integers, 
 
 
 @kernel
+def _edge_middle(begin: float, end: float) -> float:
+    """Position between the ends of an edge, either of which may be infinite."""
+    if begin > -math.inf and end < math.inf:
+        return 0.5 * (begin + end)
+    if begin > -math.inf:
+        return begin + 1.0 + abs(begin)
+    if end < math.inf:
+        return end - 1.0 - abs(end)
+    return 0.0
+
+
+@kernel
 def interior_point(edges: Floats) -> tuple[float, float]:
     """Average one point of every edge; inside, since no two edges of a cell are collinear."""
     x, y = 0.0, 0.0
     for e in range(len(edges)):
         nx, ny, offset, begin, end = edges[e]
-        if begin > -math.inf and end < math.inf:
-            t = 0.5 * (begin + end)
-        elif begin > -math.inf:
-            t = begin + 1.0 + abs(begin)
-        elif end < math.inf:
-            t = end - 1.0 - abs(end)
-        else:
-            t = 0.0
+        t = _edge_middle(begin, end)
         x += offset * nx + t * ny
         y += offset * ny - t * nx
     if len(edges) == 0:
@@ -188,14 +194,27 @@ def longer_than_rounding(begin: float, end: float, distance: float) -> bool:
 
 
 @kernel
-def chord(edges: Floats, gx: float, gy: float, value: float) -> tuple[bool, float, float]:
+def _edge_root(edge: Floats, gx: float, gy: float, value: float) -> float:
+    """Position on an edge where ``g . z + value`` changes its sign, or the end nearest to it."""
+    nx, ny, offset, begin, end = edge
+    root = -(offset * (gx * nx + gy * ny) + value) / (gx * ny - gy * nx)
+    return min(max(root, begin), end)
+
+
+@kernel
+def chord(edges: Floats, gx: float, gy: float, value: float) -> tuple[bool, float, float, int, int]:
     """Part of the line ``g . z + value = 0`` inside a cell, along ``d`` of an edge with normal g.
 
-    The first result tells whether the line cuts the cell in two pieces worth telling apart.
+    The first result tells whether the line cuts the cell in two pieces worth telling apart, the
+    last two are the edges at which the chord begins and ends, or -1.
+
+    Where lines are nearly parallel, rounding moves their common point along both of them.  That
+    does no harm as long as both have the same point: it is computed once, on the edge.
     """
     px, py = -value * gx, -value * gy
     dx, dy = gy, -gx
     lowest, highest = -math.inf, math.inf
+    first, last = -1, -1
     thin = THINNEST_PIECE * (1.0 + abs(value))
     for e in range(len(edges)):
         nx, ny = edges[e, 0], edges[e, 1]
@@ -203,30 +222,44 @@ def chord(edges: Floats, gx: float, gy: float, value: float) -> tuple[bool, floa
         distance = nx * px + ny * py - edges[e, 2]
         if abs(rate) < SMALLEST_ANGLE:
             if distance <= thin:
-                return False, 0.0, 0.0
+                return False, 0.0, 0.0, -1, -1
         elif rate > 0.0:
-            lowest = max(lowest, -distance / rate)
-        else:
-            highest = min(highest, -distance / rate)
-    return longer_than_rounding(lowest, highest, abs(value)), lowest, highest
+            if -distance / rate > lowest:
+                lowest, first = -distance / rate, e
+        elif -distance / rate < highest:
+            highest, last = -distance / rate, e
+    if first >= 0:
+        lowest = _project(edges[first], _edge_root(edges[first], gx, gy, value), dx, dy)
+    if last >= 0:
+        highest = _project(edges[last], _edge_root(edges[last], gx, gy, value), dx, dy)
+    return longer_than_rounding(lowest, highest, abs(value)), lowest, highest, first, last
+
+
+@kernel
+def _project(edge: Floats, t: float, dx: float, dy: float) -> float:
+    """Coordinate along d of the point of an edge at position t."""
+    nx, ny, offset = edge[0], edge[1], edge[2]
+    return offset * (nx * dx + ny * dy) + t * (ny * dx - nx * dy)
 
 
 @kernel
 def edge_part(
-    edge: Floats, gx: float, gy: float, value: float
+    edge: Floats, is_cut: bool, gx: float, gy: float, value: float
 ) -> tuple[float, float, float, float]:
-    """Parts of an edge where ``g . z + value`` is positive, and where it is negative."""
+    """Parts of an edge where ``g . z + value`` is positive, and where it is negative.
+
+    ``is_cut`` tells whether the chord begins or ends at this edge.
+    """
     nx, ny, offset, begin, end = edge
     rate = gx * ny - gy * nx
-    at_foot = offset * (gx * nx + gy * ny) + value
-    if abs(rate) < SMALLEST_ANGLE:
-        if at_foot > 0.0:
-            return begin, end, 0.0, 0.0
-        return 0.0, 0.0, begin, end
-    root = min(max(-at_foot / rate, begin), end)
-    if rate > 0.0:
-        return root, end, begin, root
-    return begin, root, root, end
+    if is_cut:
+        root = _edge_root(edge, gx, gy, value)
+        if rate > 0.0:
+            return root, end, begin, root
+        return begin, root, root, end
+    if offset * (gx * nx + gy * ny) + value + rate * _edge_middle(begin, end) > 0.0:
+        return begin, end, 0.0, 0.0
+    return 0.0, 0.0, begin, end
 
 
 @kernel
@@ -244,13 +277,13 @@ def _split(
         cell = edges[start[r] : start[r + 1]]
         gx, gy = gradients[r]
         constant = gx == 0.0 and gy == 0.0
-        crossed, lowest, highest = False, 0.0, 0.0
+        crossed, lowest, highest, first, last = False, 0.0, 0.0, -1, -1
         if not constant:
-            crossed, lowest, highest = chord(cell, gx, gy, values[r])
+            crossed, lowest, highest, first, last = chord(cell, gx, gy, values[r])
         if crossed:
             for side in (True, False):
                 for e in range(len(cell)):
-                    parts = edge_part(cell[e], gx, gy, values[r])
+                    parts = edge_part(cell[e], e in (first, last), gx, gy, values[r])
                     begin, end = (parts[0], parts[1]) if side else (parts[2], parts[3])
                     if longer_than_rounding(begin, end, abs(cell[e, 2])):
                         n_edges = _copy_edges(cell, e, e + 1, new_edges, n_edges)
@@ -281,27 +314,59 @@ def _split(
 
 
 @kernel
+def _whiten_edges(
+    edges: Floats, first: int, last: int, factor: Floats, target: Floats, position: int
+) -> None:
+    """Express the edges first to last in coordinates y with ``z = factor @ y``."""
+    # The factor may be any invertible matrix [[a, b], [c, d]] of positive determinant.
+    a, b, c, d = factor[0, 0], factor[0, 1], factor[1, 0], factor[1, 1]
+    determinant = a * d - b * c
+    for e in range(first, last):
+        nx, ny, offset, begin, end = edges[e]
+        mx, my = a * nx + c * ny, b * nx + d * ny
+        length = math.sqrt(mx * mx + my * my)
+        mx /= length
+        my /= length
+        # The edge's foot and direction, multiplied by the inverse factor, along (my, -mx).
+        foot = offset * ((d * nx - b * ny) * my - (a * ny - c * nx) * mx) / determinant
+        stretch = ((d * ny + b * nx) * my + (a * nx + c * ny) * mx) / determinant
+        target[position, 0] = mx
+        target[position, 1] = my
+        target[position, 2] = offset / length
+        target[position, 3] = foot + stretch * begin
+        target[position, 4] = foot + stretch * end
+        position += 1
+
+
+@kernel
 def _whiten(start: Integers, edges: Floats, factors: Floats) -> Floats:
     whitened = np.empty_like(edges)
     for r in range(start.size - 1):
-        # The factor may be any invertible matrix [[a, b], [c, d]] of positive determinant.
-        a, b, c, d = factors[r, 0, 0], factors[r, 0, 1], factors[r, 1, 0], factors[r, 1, 1]
-        determinant = a * d - b * c
-        for e in range(start[r], start[r + 1]):
-            nx, ny, offset, begin, end = edges[e]
-            mx, my = a * nx + c * ny, b * nx + d * ny
-            length = math.sqrt(mx * mx + my * my)
-            mx /= length
-            my /= length
-            # The edge's foot and direction, multiplied by the inverse factor, along (my, -mx).
-            foot = offset * ((d * nx - b * ny) * my - (a * ny - c * nx) * mx) / determinant
-            stretch = ((d * ny + b * nx) * my + (a * nx + c * ny) * mx) / determinant
-            whitened[e, 0] = mx
-            whitened[e, 1] = my
-            whitened[e, 2] = offset / length
-            whitened[e, 3] = foot + stretch * begin
-            whitened[e, 4] = foot + stretch * end
+        _whiten_edges(edges, start[r], start[r + 1], factors[r], whitened, start[r])
     return whitened
+
+
+@kernel
+def _make_room(cells: Any) -> Any:
+    most_edges = 0
+    for r in range(cells.start.size - 1):
+        most_edges = max(most_edges, cells.start[r + 1] - cells.start[r])
+    return WhitenedPolygons(
+        np.zeros(2, dtype=np.intp), np.empty((most_edges, 5)), np.empty((1, 2, 2))
+    )
+
+
+@kernel
+def _whiten_polygon(cells: Any, region: int, factor: Floats, room: Any) -> None:
+    first, last = cells.start[region], cells.start[region + 1]
+    _whiten_edges(cells.edges, first, last, factor, room.edges, 0)
+    room.start[1] = last - first
+    for s in range(2):
+        for t in range(2):
+            room.factors[0, s, t] = factor[s, t]
+
+
+register_whitening(WhitenedPolygons, _make_room, _whiten_polygon)
 
 
 @kernel

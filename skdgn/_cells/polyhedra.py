@@ -9,7 +9,7 @@ its facets, and the divergence theorem turns its moments into those of the same 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from skdgn._cells._interface import (
     Floats,
     Integers,
     Pieces,
+    register_whitening,
 )
 from skdgn._cells.polygons import (
     SMALLEST_ANGLE,
@@ -166,7 +167,7 @@ def clip(edges: Floats, n_edges: int, gx: float, gy: float, value: float, clippe
 
     -1 stands for an empty polygon: no edges are the whole plane.
     """
-    crossed, lowest, highest = chord(edges[:n_edges], gx, gy, value)
+    crossed, lowest, highest, first, last = chord(edges[:n_edges], gx, gy, value)
     if not crossed:
         x, y = interior_point(edges[:n_edges])
         if gx * x + gy * y + value <= 0.0:
@@ -175,7 +176,7 @@ def clip(edges: Floats, n_edges: int, gx: float, gy: float, value: float, clippe
         return n_edges
     n_clipped = 0
     for e in range(n_edges):
-        begin, end, _, _ = edge_part(edges[e], gx, gy, value)
+        begin, end, _, _ = edge_part(edges[e], e in (first, last), gx, gy, value)
         if longer_than_rounding(begin, end, abs(edges[e, 2])):
             clipped[n_clipped, 0] = edges[e, 0]
             clipped[n_clipped, 1] = edges[e, 1]
@@ -353,6 +354,55 @@ def _split(
 
 
 @kernel
+def _whiten_facet(
+    plane: Floats,
+    edges: Floats,
+    first: int,
+    last: int,
+    factor: Floats,
+    inverse: Floats,
+    new_plane: Floats,
+    new_edges: Floats,
+    position: int,
+) -> None:
+    """Express a facet and its edges first to last in coordinates y with ``z = factor @ y``."""
+    for s in range(3):
+        new_plane[s] = 0.0
+        for t in range(3):
+            new_plane[s] += factor[t, s] * plane[t]
+    length = np.sqrt(dot(new_plane[:3], new_plane[:3]))
+    for s in range(3):
+        new_plane[s] /= length
+    new_plane[3] = plane[3] / length
+    fill_frame(new_plane)
+    for e in range(first, last):
+        nx, ny, offset, begin, end = edges[e]
+        # A point of the edge and its direction, in the new frame.
+        px, py, dx, dy = 0.0, 0.0, 0.0, 0.0
+        for s in range(3):
+            point, direction = 0.0, 0.0
+            for t in range(3):
+                on_edge = plane[3] * plane[t] + offset * (nx * plane[4 + t] + ny * plane[7 + t])
+                point += inverse[s, t] * on_edge
+                direction += inverse[s, t] * (ny * plane[4 + t] - nx * plane[7 + t])
+            px += point * new_plane[4 + s]
+            py += point * new_plane[7 + s]
+            dx += direction * new_plane[4 + s]
+            dy += direction * new_plane[7 + s]
+        stretch = np.sqrt(dx * dx + dy * dy)
+        dx /= stretch
+        dy /= stretch
+        foot = px * dx + py * dy
+        # The edge's normal is its direction turned to the left.
+        new_edges[position, 0] = -dy
+        new_edges[position, 1] = dx
+        new_edges[position, 2] = dx * py - dy * px
+        new_edges[position, 3] = foot + stretch * begin
+        new_edges[position, 4] = foot + stretch * end
+        position += 1
+
+
+@kernel
 def _whiten(
     start: Integers,
     planes: Floats,
@@ -362,39 +412,71 @@ def _whiten(
     inverses: Floats,
 ) -> tuple[Floats, Floats]:
     new_planes, new_edges = np.empty_like(planes), np.empty_like(edges)
-    point, direction = np.empty(3), np.empty(3)
     for r in range(start.size - 1):
         for f in range(start[r], start[r + 1]):
-            plane, new_plane = planes[f], new_planes[f]
-            for s in range(3):
-                new_plane[s] = 0.0
-                for t in range(3):
-                    new_plane[s] += factors[r, t, s] * plane[t]
-            length = np.sqrt(dot(new_plane[:3], new_plane[:3]))
-            for s in range(3):
-                new_plane[s] /= length
-            new_plane[3] = plane[3] / length
-            fill_frame(new_plane)
-            for e in range(edge_start[f], edge_start[f + 1]):
-                nx, ny, offset, begin, end = edges[e]
-                for s in range(3):
-                    point[s], direction[s] = 0.0, 0.0
-                    for t in range(3):
-                        on_edge = plane[3] * plane[t] + offset * (
-                            nx * plane[4 + t] + ny * plane[7 + t]
-                        )
-                        point[s] += inverses[r, s, t] * on_edge
-                        direction[s] += inverses[r, s, t] * (ny * plane[4 + t] - nx * plane[7 + t])
-                # The edge in the new frame; its normal is its direction turned to the left.
-                px, py = dot(point, new_plane[4:7]), dot(point, new_plane[7:])
-                dx, dy = dot(direction, new_plane[4:7]), dot(direction, new_plane[7:])
-                stretch = np.sqrt(dx * dx + dy * dy)
-                dx /= stretch
-                dy /= stretch
-                foot = px * dx + py * dy
-                new_edges[e, 0] = -dy
-                new_edges[e, 1] = dx
-                new_edges[e, 2] = dx * py - dy * px
-                new_edges[e, 3] = foot + stretch * begin
-                new_edges[e, 4] = foot + stretch * end
+            first, last = edge_start[f], edge_start[f + 1]
+            _whiten_facet(
+                planes[f],
+                edges,
+                first,
+                last,
+                factors[r],
+                inverses[r],
+                new_planes[f],
+                new_edges,
+                first,
+            )
     return new_planes, new_edges
+
+
+@kernel
+def _make_room(cells: Any) -> Any:
+    most_facets, most_edges = 0, 0
+    for r in range(cells.start.size - 1):
+        first, last = cells.start[r], cells.start[r + 1]
+        most_facets = max(most_facets, last - first)
+        most_edges = max(most_edges, cells.edge_start[last] - cells.edge_start[first])
+    return WhitenedPolyhedra(
+        np.zeros(2, dtype=np.intp),
+        np.empty((most_facets, 10)),
+        np.zeros(most_facets + 1, dtype=np.intp),
+        np.empty((most_edges, 5)),
+        np.empty((1, 3, 3)),
+    )
+
+
+@kernel
+def _whiten_polyhedron(cells: Any, region: int, factor: Floats, room: Any) -> None:
+    inverse = np.empty((3, 3))
+    determinant = 0.0
+    for s in range(3):
+        t, u = (s + 1) % 3, (s + 2) % 3
+        for a in range(3):
+            b, c = (a + 1) % 3, (a + 2) % 3
+            inverse[a, s] = factor[t, b] * factor[u, c] - factor[t, c] * factor[u, b]
+            room.factors[0, s, a] = factor[s, a]
+        determinant += factor[s, 0] * inverse[0, s]
+    for s in range(3):
+        for a in range(3):
+            inverse[s, a] /= determinant
+    first_facet = cells.start[region]
+    room.start[1] = cells.start[region + 1] - first_facet
+    n_edges = 0
+    for f in range(room.start[1]):
+        first, last = cells.edge_start[first_facet + f], cells.edge_start[first_facet + f + 1]
+        _whiten_facet(
+            cells.planes[first_facet + f],
+            cells.edges,
+            first,
+            last,
+            factor,
+            inverse,
+            room.planes[f],
+            room.edges,
+            n_edges,
+        )
+        n_edges += last - first
+        room.edge_start[f + 1] = n_edges
+
+
+register_whitening(WhitenedPolyhedra, _make_room, _whiten_polyhedron)

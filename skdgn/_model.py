@@ -1,0 +1,68 @@
+"""A network with its noise, ready to be asked: density, posterior, draws."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdgn._cells import CellIntegrals, integrate_gaussian
+from skdgn._network import Floats, Network
+from skdgn._noise import Noise
+from skdgn._partition import Partition, build_partition
+from skdgn._posterior import Posterior, log_density, posterior
+from skdgn._visits import Visitor
+
+# A partition with more regions would take gigabytes, and hours.
+MOST_REGIONS = 200_000
+# Absolute error of a prior mass.
+_LOG_WEIGHT_ERROR = math.log(1e-14)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Parameters and what is computed once from them: the partition, and what visits need."""
+
+    network: Network
+    noise: Noise
+    partition: Partition
+    visitor: Visitor
+
+    @classmethod
+    def build(cls, network: Network, noise: Noise, most_regions: int = MOST_REGIONS) -> Model:
+        """Find the regions; TooManyRegionsError if there are more than ``most_regions``."""
+        partition = build_partition(network, most_regions)
+        return cls(network, noise, partition, Visitor.prepare(partition, noise))
+
+    @cached_property
+    def prior(self) -> CellIntegrals:
+        """Integrals of the prior over the regions."""
+        n_components = self.network.n_components
+        return integrate_gaussian(
+            self.partition.cells, np.zeros(n_components), np.eye(n_components), _LOG_WEIGHT_ERROR
+        )
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of identifiable parameters."""
+        return self.network.n_identifiable_weights + self.noise.n_parameters
+
+    def log_density(self, rows: Floats, n_jobs: int | None = None) -> Floats:
+        """Exact log p(x) of every row (n, D)."""
+        return log_density(self.visitor, rows, n_jobs)
+
+    def posterior(self, rows: Floats, n_jobs: int | None = None) -> Posterior:
+        """Exact posterior of every row (n, D)."""
+        return posterior(self.visitor, rows, n_jobs)
+
+    def draw(
+        self, n_samples: int, generator: np.random.RandomState
+    ) -> tuple[Floats, NDArray[np.intp]]:
+        """Draw rows (n, D), and the region each comes from."""
+        latent = generator.standard_normal((n_samples, self.network.n_components))
+        regions = self.partition.locate(self.network.patterns(latent))
+        rows = self.network.forward(latent)
+        return rows + self.noise.color(generator.standard_normal(rows.shape)), regions

@@ -1,0 +1,75 @@
+"""scikit-learn's callback protocol, where scikit-learn has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+
+from skdgn._fitting import FitResult, Iteration
+
+__all__ = ["CallbackSupportMixin", "FitTasks"]
+
+try:
+    from sklearn.callback import CallbackSupportMixin
+except ImportError:  # scikit-learn before 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef] # the same name, without callbacks
+        """Stands for the class of the same name that newer versions of scikit-learn have."""
+
+
+class FitTasks:
+    """The tasks of a fit as callbacks see them: the fit, its runs, their iterations."""
+
+    def __init__(
+        self,
+        estimator: BaseEstimator,
+        n_runs: int,
+        max_iter: int,
+        X: ArrayLike,
+        sample_weight: ArrayLike | None,
+        attributes: Callable[[FitResult], dict[str, Any]],
+    ) -> None:
+        self._estimator = estimator
+        self._max_iter = max_iter
+        self._attributes = attributes
+        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+        self._arguments = {"estimator": estimator, "X": X, "y": None, "metadata": metadata}
+        self._fit: Any = None
+        self._run: Any = None
+        self._run_number = 0
+        if hasattr(estimator, "_init_callback_context"):
+            self._fit = estimator._init_callback_context(max_subtasks=n_runs)
+            self._fit.call_on_fit_task_begin(**self._arguments)
+
+    def __call__(self, iteration: Iteration) -> bool:
+        """Tell the callbacks of an iteration; True if one of them wants the run to stop."""
+        # Tasks of estimators without callbacks are of no interest to anybody.
+        if self._fit is None or not hasattr(self._estimator, "_skl_callbacks"):
+            return False
+        if iteration.run != self._run_number:
+            self._end_run()
+            self._run_number = iteration.run
+            self._run = self._fit.subcontext(task_name="run", max_subtasks=self._max_iter)
+            self._run.call_on_fit_task_begin(**self._arguments)
+        task = self._run.subcontext(task_name="iteration")
+        task.call_on_fit_task_begin(**self._arguments)
+        return bool(
+            task.call_on_fit_task_end(
+                **self._arguments,
+                reconstruction_attributes=lambda: self._attributes(iteration.result()),
+            )
+        )
+
+    def end(self, attributes: dict[str, Any]) -> None:
+        """Tell the callbacks that the fit is over."""
+        self._end_run()
+        if self._fit is not None:
+            self._fit.call_on_fit_task_end(**self._arguments, reconstruction_attributes=attributes)
+
+    def _end_run(self) -> None:
+        if self._run is not None:
+            self._run.call_on_fit_task_end(**self._arguments)
+            self._run = None

@@ -1,0 +1,193 @@
+"""What a fitted model answers: densities, posteriors, draws."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from skdgn._model import Model
+from skdgn._network import Floats
+from skdgn._posterior import Posterior
+
+
+class ExactInference:
+    """The methods of `PiecewiseAffineDGN` that only read a fitted model.
+
+    A mixin: the estimator provides ``_fitted_model``, the rest follows from it.
+    """
+
+    n_jobs: int | None
+    random_state: Any
+    n_parameters_: int
+
+    def _fitted_model(self) -> Model:
+        raise NotImplementedError
+
+    def _validate_rows(self, X: ArrayLike) -> Floats:
+        check_is_fitted(self)
+        return np.asarray(
+            validate_data(self, X, reset=False, dtype=[np.float64, np.float32]), dtype=np.float64
+        )
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Compute the exact log density of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+            log p(x), exact to rounding for up to three latent dimensions, far outliers included.
+            For more, an estimate to two or three digits: ``posterior(X).log_density_error`` holds
+            its standard error.
+        """
+        rows = self._validate_rows(X)
+        return self._fitted_model().log_density(rows, self.n_jobs)
+
+    def score(self, X: ArrayLike, y: None = None) -> float:
+        """Compute the mean log density of the rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : None
+            Ignored, present for scikit-learn's conventions.
+
+        Returns
+        -------
+        score : float
+        """
+        return float(self.score_samples(X).mean())
+
+    def aic(self, X: ArrayLike) -> float:
+        """Compute Akaike's information criterion on X; the lower the better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        aic : float
+        """
+        return float(-2.0 * self.score_samples(X).sum() + 2.0 * self.n_parameters_)
+
+    def bic(self, X: ArrayLike) -> float:
+        """Compute the Bayesian information criterion on X; the lower the better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        bic : float
+        """
+        log_densities = self.score_samples(X)
+        return float(-2.0 * log_densities.sum() + self.n_parameters_ * math.log(len(log_densities)))
+
+    def sample(
+        self, n_samples: int = 1, random_state: Any = None
+    ) -> tuple[Floats, NDArray[np.intp]]:
+        """Draw rows from the model.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, RandomState instance or None, default=None
+            None takes the estimator's own.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        regions : ndarray of shape (n_samples,)
+            Region of latent space each row was drawn from.
+        """
+        check_is_fitted(self)
+        if not isinstance(n_samples, Integral) or n_samples < 1:
+            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
+        generator = check_random_state(self.random_state if random_state is None else random_state)
+        return self._fitted_model().draw(int(n_samples), generator)
+
+    def posterior(self, X: ArrayLike) -> Posterior:
+        """Compute the exact posterior of the latent variables, given each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        posterior : Posterior
+            With ``mean``, ``covariance`` and ``responsibilities``.
+        """
+        rows = self._validate_rows(X)
+        return self._fitted_model().posterior(rows, self.n_jobs)
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Compute the posterior probability of each region, given each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        responsibilities : ndarray of shape (n_samples, n_regions)
+        """
+        return self.posterior(X).responsibilities
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+        """Find the most responsible region of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        regions : ndarray of shape (n_samples,)
+        """
+        return self.posterior(X).most_responsible
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Compute the posterior mean of the latent variables, given each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        Z : ndarray of shape (n_samples, n_components)
+        """
+        return self.posterior(X).mean
+
+    def inverse_transform(self, Z: ArrayLike) -> Floats:
+        """Evaluate the generator.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n_samples, n_components)
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        network = self._fitted_model().network
+        latent = check_array(Z, dtype=np.float64, input_name="Z")
+        if latent.shape[1] != network.n_components:
+            raise ValueError(
+                f"Z must have {network.n_components} columns, one per latent dimension, "
+                f"got {latent.shape[1]}."
+            )
+        return network.forward(latent)

@@ -1,0 +1,45 @@
+"""Cells whitened one by one are those whitened together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skdgn._cells import make_room, whiten_cell
+from skdgn._jit import kernel
+from skdgn._partition import build_partition
+from tests.networks import random_network
+
+
+@kernel
+def _whiten_one_by_one(cells: Any, factors: Any, n_cells: int) -> Any:
+    rooms = [make_room(cells)]
+    for r in range(n_cells):
+        if r > 0:
+            rooms.append(make_room(cells))
+        whiten_cell(cells, r, factors[r], rooms[r])
+    return rooms
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 3, 4])
+def test_whitening_one_by_one_equals_whitening_all(n_components: int) -> None:
+    cells = build_partition(random_network(n_components, (5,), seed=3)).cells
+    generator = np.random.default_rng(0)
+    factors = np.linalg.inv(
+        np.linalg.qr(generator.normal(size=(len(cells), 2 * n_components, n_components)), mode="r")
+    )
+    factors = np.ascontiguousarray(
+        factors * np.sign(np.diagonal(factors, axis1=1, axis2=2))[:, None, :]
+    )
+    identity = np.broadcast_to(np.eye(n_components), factors.shape)
+    together = cells.whiten(factors)
+    rooms = _whiten_one_by_one(cells.whiten(np.ascontiguousarray(identity)), factors, len(cells))
+    for r, room in enumerate(rooms):
+        alone = cells.take(np.array([r])).whiten(factors[r : r + 1])
+        for name in together._fields:
+            expected = getattr(alone, name)
+            np.testing.assert_allclose(
+                getattr(room, name)[: len(expected)], expected, rtol=1e-11, atol=1e-11
+            )
