@@ -19,8 +19,9 @@ from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._priors import WeightPrior
 
-# Iterations given to each candidate start before the likeliest is kept.
-_TRIAL_ITERATIONS = 8
+# How many of the candidate starts enter a round, and how many iterations each is given. The
+# likeliest goes on from there, so that only the others' iterations are lost.
+_TRIAL_ROUNDS = ((4, 2), (2, 4))
 # Candidate starts are compared on at most this many rows.
 _TRIAL_ROWS = 2000
 # Bytes that the regions of a fit may take.
@@ -265,24 +266,22 @@ def _best_start(problem: Problem, settings: Settings, generator: np.random.Gener
     try:
         for method in methods:
             try:
-                start = _start(trial_problem, settings, method, generator)
+                runs.append(Progress(_start(trial_problem, settings, method, generator)))
             except TooManyRegionsError:
                 if method == methods[-1] and not runs:
                     raise
-                continue
-            iterations = _TRIAL_ITERATIONS if len(methods) > 1 else 0
-            runs.append(
-                run_em(
+        for n_runs, iterations in _TRIAL_ROUNDS if len(runs) > 1 else ():
+            runs = sorted(runs, key=lambda run: run.state.lower_bound, reverse=True)[:n_runs]
+            for place, run in enumerate(runs):
+                runs[place] = run_em(
                     trial_problem,
-                    start,
+                    run.state,
                     settings.m_step,
                     min(iterations, settings.max_iter),
                     settings.tol,
                 )
-            )
-            interrupted = runs[-1].interrupted
-            if interrupted:
-                break
+                if runs[place].interrupted:
+                    raise KeyboardInterrupt
     except KeyboardInterrupt:
         if not runs:
             raise

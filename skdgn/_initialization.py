@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from skdgn._coordinates import find_coordinates, principal_axes
@@ -33,12 +34,18 @@ MAX_ROWS = 2000
 MAX_PAIRS = 200
 MAX_TARGETS = 8
 
+# How often averages are mixed with their neighbours': each time takes out noise that a flexible
+# network would fit, and that EM would not unlearn.
+SMOOTHINGS = 2
+
 # Fraction of the features' own variance. Keeps nearly parallel units from cancelling each other
 # with huge weights; the fit itself does not notice.
-RIDGE = 1e-4
+RIDGE = 3e-3
 
-# How many candidates enter a round, and how many steps each is given.
-ROUNDS = ((8, 5), (3, 10), (1, 25))
+# How many candidates enter a round, and how many steps each is given. A single hidden layer hardly
+# goes astray: its kinks are spread over the data from the first.
+SHALLOW_ROUNDS = ((4, 4), (2, 6), (1, 8))
+DEEP_ROUNDS = ((8, 5), (3, 10), (1, 20))
 
 # How many of the last fits are compared on all rows, and how many steps the best is given there.
 MAX_FINALISTS = 4
@@ -188,7 +195,8 @@ def _search_hidden_layers(
     generator: np.random.Generator,
 ) -> tuple[Floats, ...]:
     """Grow candidates from random hidden layers, in rounds of fewer candidates and more steps."""
-    averages = _average_neighbors(pairs)
+    rounds = SHALLOW_ROUNDS if len(hidden_layer_sizes) == 1 else DEEP_ROUNDS
+    averages = _smooth(_average_neighbors(pairs))
     if pairs.targets.shape[1] > MAX_TARGETS:
         # Squared error is blind to rotations, and neighbours' averages vary in few directions.
         axes, _ = principal_axes(averages.targets, MAX_TARGETS)
@@ -200,13 +208,13 @@ def _search_hidden_layers(
             activation,
             averages,
         )
-        for _ in range(ROUNDS[0][0])
+        for _ in range(rounds[0][0])
     ]
     n_parameters = sum(layer.size for layer in candidates[0].hidden)
     work_per_step = n_parameters**2 * (averages.targets.size + n_parameters / 3)
     steps_left = int(WORK / work_per_step)
     finalists: list[_Fit] = []
-    for n_candidates, n_steps in ROUNDS:
+    for n_candidates, n_steps in rounds:
         candidates.sort(key=lambda fit: fit.loss)
         n_affordable = max(1, steps_left // (2 * n_steps))
         candidates = candidates[: min(n_candidates, n_affordable)]
@@ -253,6 +261,23 @@ def _average_neighbors(pairs: _Pairs) -> _Pairs:
         np.add.reduceat(coordinates[members], firsts) / sizes[:, None],
         np.add.reduceat(rows[members], firsts) / sizes[:, None],
     )
+
+
+def _smooth(pairs: _Pairs) -> _Pairs:
+    """Mix each pair with its nearest neighbours in latent space, itself counting half.
+
+    Coordinates are mixed like targets, so that what is linear stays so.
+    """
+    n_neighbors = min(2 * pairs.latent.shape[1], len(pairs.latent) - 1)
+    if n_neighbors == 0:
+        return pairs
+    nearest = np.asarray(KDTree(pairs.latent).query(pairs.latent, n_neighbors + 1)[1])
+    latent, targets = pairs
+    for _ in range(SMOOTHINGS):
+        latent, targets = (
+            0.5 * (values + values[nearest[:, 1:]].mean(axis=1)) for values in (latent, targets)
+        )
+    return _Pairs(latent, targets)
 
 
 def _random_hidden_layers(
