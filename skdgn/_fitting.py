@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,8 +10,9 @@ from functools import partial
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from skdgn._completion import complete_rows
 from skdgn._em import Problem, Progress, State, likeliest, run_em
-from skdgn._initialization import starting_methods, starting_network
+from skdgn._initialization import Start, starting_methods, starting_network
 from skdgn._model import MOST_REGIONS
 from skdgn._network import Activation, Floats, Network
 from skdgn._noise import Noise
@@ -26,8 +26,6 @@ _TRIAL_ROUNDS = ((4, 2), (2, 4))
 _TRIAL_ROWS = 2000
 # Bytes that the regions of a fit may take.
 _MEMORY = 2e9
-# Up to so many weights, linear algebra is faster in one thread.
-_FEW_WEIGHTS = 1000
 
 
 @dataclass(frozen=True)
@@ -58,19 +56,21 @@ class Scaling:
 
     @classmethod
     def of(cls, rows: Floats, row_weights: Floats, covariance_type: str) -> Scaling:
-        """Measure rows; spherical noise needs the same unit for all features."""
-        center = np.average(rows, axis=0, weights=row_weights)
-        variances = np.average((rows - center) ** 2, axis=0, weights=row_weights)
+        """Measure what was observed; spherical noise needs the same unit for all features."""
+        weights = np.where(np.isnan(rows), 0.0, row_weights[:, None])
+        center = np.average(np.nan_to_num(rows), axis=0, weights=weights)
+        squares = np.nan_to_num((rows - center) ** 2)
+        variances = np.average(squares, axis=0, weights=weights)
         if covariance_type == "spherical":
             variances = np.full_like(variances, variances.mean())
         # What is constant but for rounding has no scale of its own.
         constant = variances <= (8.0 * np.finfo(float).eps * np.abs(center)) ** 2
         return cls(center, np.where(constant, 1.0, np.sqrt(variances)))
 
-    @property
-    def log_volume(self) -> float:
-        """What scaling adds to a log density."""
-        return float(np.log(self.deviations).sum())
+    def log_volume(self, rows: Floats, row_weights: Floats) -> float:
+        """What scaling adds to the mean log density: every observed entry counts."""
+        shares = np.average(~np.isnan(rows), axis=0, weights=row_weights)
+        return float(shares @ np.log(self.deviations))
 
     def apply(self, rows: Floats) -> Floats:
         """Scale rows."""
@@ -136,13 +136,16 @@ def merge_duplicates(rows: Floats, row_weights: Floats) -> tuple[Floats, Floats]
     """Sort rows, merge equal ones and drop those without weight.
 
     A fit then depends neither on the order of the rows nor on whether a row is repeated or
-    weighted.
+    weighted.  Rows with the same holes follow each other.
     """
     kept = row_weights > 0
-    distinct, inverse = np.unique(rows[kept], axis=0, return_inverse=True)
-    weights = np.zeros(len(distinct))
+    holes = np.isnan(rows[kept])
+    # NaN equals nothing, not even itself: zeros and the places of the holes stand for it.
+    keys = np.concatenate([holes, np.where(holes, 0.0, rows[kept])], axis=1)
+    _, chosen, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    weights = np.zeros(len(chosen))
     np.add.at(weights, inverse.ravel(), row_weights[kept])
-    return distinct, weights
+    return rows[kept][chosen], weights
 
 
 def fit_network(
@@ -153,7 +156,7 @@ def fit_network(
     warm_start: tuple[Network, Noise] | None,
     watch: Callable[[Iteration], bool],
 ) -> FitResult:
-    """Fit a network and its noise to rows (n, D).
+    """Fit a network and its noise to rows (n, D), NaN where a value is missing.
 
     ``watch`` is told of every iteration of the final runs, and stops the run if it returns True.
     A keyboard interrupt ends the fit with the best parameters so far; before there are any, it
@@ -171,6 +174,8 @@ def fit_network(
         affordable_regions(settings, rows.shape[1]),
         settings.n_jobs,
     )
+    completed = complete_rows(problem.rows, row_weights)
+    log_volume = scaling.log_volume(rows, row_weights)
 
     def result(progress: Progress) -> FitResult:
         network, noise = scaling.restore(progress.state.network, progress.state.noise)
@@ -179,8 +184,8 @@ def fit_network(
         return FitResult(
             network,
             noise,
-            progress.state.lower_bound - scaling.log_volume,
-            np.array(progress.lower_bounds) - scaling.log_volume,
+            progress.state.lower_bound - log_volume,
+            np.array(progress.lower_bounds) - log_volume,
             progress.converged,
             progress.stopped,
             progress.interrupted,
@@ -192,7 +197,7 @@ def fit_network(
             Iteration(
                 run=run,
                 number=len(bounds),
-                lower_bound=bounds[-1] - scaling.log_volume,
+                lower_bound=bounds[-1] - log_volume,
                 change=bounds[-1] - (bounds[-2] if len(bounds) > 1 else progress.start),
                 n_regions=len(progress.state.partition),
                 converged=progress.converged,
@@ -202,13 +207,13 @@ def fit_network(
 
     runs: list[Progress] = []
     # Products are small: on a busy machine, threads waiting for each other take ten times as long.
-    with threadpool_limits(limits=1 if _is_small(settings, rows) else None, user_api="blas"):
+    with threadpool_limits(limits=1, user_api="blas"):
         try:
             for run in range(1 if warm_start is not None else settings.n_init):
                 if warm_start is not None:
                     start = Progress(problem.evaluate(*scaling.scale(*warm_start)))
                 else:
-                    start = _best_start(problem, settings, generator)
+                    start = _best_start(problem, completed, settings, generator)
                 if not start.interrupted:
                     start = run_em(
                         problem,
@@ -228,11 +233,6 @@ def fit_network(
     return replace(result(likeliest(runs)), interrupted=runs[-1].interrupted)
 
 
-def _is_small(settings: Settings, rows: Floats) -> bool:
-    widths = (settings.n_components, *settings.hidden_layer_sizes, rows.shape[1])
-    return sum((a + 1) * b for a, b in itertools.pairwise(widths)) <= _FEW_WEIGHTS
-
-
 def affordable_regions(settings: Settings, n_features: int) -> int:
     """Return how many regions fit into memory; TooManyRegionsError if there must be more."""
     n_components, widths = settings.n_components, settings.hidden_layer_sizes
@@ -248,25 +248,37 @@ def affordable_regions(settings: Settings, n_features: int) -> int:
     return most_regions
 
 
-def _best_start(problem: Problem, settings: Settings, generator: np.random.Generator) -> Progress:
+def _best_start(
+    problem: Problem, completed: Floats, settings: Settings, generator: np.random.Generator
+) -> Progress:
     """Try the starting methods briefly and keep the likeliest, even if interrupted."""
-    methods = (
-        starting_methods(settings.n_components)
-        if settings.init_params == "auto"
-        else (settings.init_params,)
-    )
+    methods: tuple[str, ...] = (settings.init_params,)
+    if settings.init_params == "auto":
+        methods = starting_methods(settings.n_components, settings.hidden_layer_sizes)
     trial_problem = problem
     if len(problem.rows) > _TRIAL_ROWS:
         chosen = np.sort(generator.choice(len(problem.rows), _TRIAL_ROWS, replace=False))
         trial_problem = replace(
             problem, rows=problem.rows[chosen], row_weights=problem.row_weights[chosen]
         )
+        completed = completed[chosen]
     runs: list[Progress] = []
     interrupted = False
+    to_beat = np.inf
     try:
         for method in methods:
+            start = starting_network(
+                completed,
+                settings.n_components,
+                settings.hidden_layer_sizes,
+                settings.activation,
+                method,
+                generator,
+                to_beat,
+            )
+            to_beat = min(to_beat, float(start.residual_variances.mean()))
             try:
-                runs.append(Progress(_start(trial_problem, settings, method, generator)))
+                runs.append(Progress(_first_state(trial_problem, start, settings)))
             except TooManyRegionsError:
                 if method == methods[-1] and not runs:
                     raise
@@ -292,17 +304,7 @@ def _best_start(problem: Problem, settings: Settings, generator: np.random.Gener
     return Progress(best, interrupted=interrupted)
 
 
-def _start(
-    problem: Problem, settings: Settings, method: str, generator: np.random.Generator
-) -> State:
-    start = starting_network(
-        problem.rows,
-        settings.n_components,
-        settings.hidden_layer_sizes,
-        settings.activation,
-        method,
-        generator,
-    )
+def _first_state(problem: Problem, start: Start, settings: Settings) -> State:
     variances = np.maximum(start.residual_variances, max(settings.reg_covar, 1e-4))
     return problem.evaluate(start.network, _starting_noise(variances, settings.covariance_type))
 

@@ -62,7 +62,7 @@ def group_regions(partition: Partition, conditionals: Conditionals, log_constant
     """Halve the regions, again and again, across the feature in which their images differ most."""
     n_regions = len(partition)
     slopes, offsets = conditionals.slopes, conditionals.offsets
-    corners, squares = _cut_corners(partition.cells)
+    corners, squares = cut_corners(partition.cells)
     owner = np.repeat(np.arange(n_regions), np.diff(corners.start))
     points = offsets[owner] + np.einsum("pds,ps->pd", slopes[owner], corners.points)
     images = _Images(corners.start, points)
@@ -80,7 +80,7 @@ def group_regions(partition: Partition, conditionals: Conditionals, log_constant
     )
 
 
-def _cut_corners(cells: Cells) -> tuple[Corners, Floats]:
+def cut_corners(cells: Cells) -> tuple[Corners, Floats]:
     """List the corners of all cells, cut off at the cube.
 
     The second result tells, for each cell, at what squared distance it may be in spite of its

@@ -47,6 +47,9 @@ RIDGE = 3e-3
 SHALLOW_ROUNDS = ((4, 4), (2, 6), (1, 8))
 DEEP_ROUNDS = ((8, 5), (3, 10), (1, 20))
 
+# A search whose residuals after a round are so many times those of another start goes no further.
+HOPELESS = 4.0
+
 # How many of the last fits are compared on all rows, and how many steps the best is given there.
 MAX_FINALISTS = 4
 LAST_STEPS = 4
@@ -78,8 +81,10 @@ class Start(NamedTuple):
     sample: NDArray[np.intp]  # (m,): which rows these were
 
 
-def starting_methods(n_components: int) -> tuple[str, ...]:
+def starting_methods(n_components: int, hidden_layer_sizes: Sequence[int]) -> tuple[str, ...]:
     """Return the methods worth a try for so many latent dimensions, most promising first."""
+    if len(hidden_layer_sizes) == 0:
+        return ("pca",)
     return ("tree", "isomap", "pca") if n_components == 1 else ("isomap", "pca")
 
 
@@ -91,6 +96,7 @@ def starting_network(
     activation: Activation,
     method: str,
     generator: np.random.Generator,
+    to_beat: float = np.inf,
 ) -> Start:
     """Find coordinates on the rows and fit a network to them.
 
@@ -108,6 +114,8 @@ def starting_network(
         Where the coordinates come from; "tree" means "isomap" in two dimensions and more.
     generator : numpy.random.Generator
         The only source of chance: the same state gives the same start.
+    to_beat : float
+        Mean squared residual of another start.  One that is far from it early on is not pursued.
 
     Returns
     -------
@@ -138,7 +146,9 @@ def starting_network(
         variances = rows.var(axis=0) - np.sum(network.coefs[-1] ** 2, axis=1)
         return Start(network, coordinates, np.maximum(variances, 0.0), sample)
     coordinates = find_coordinates(rows, n_components, method, generator)
-    network = fit_to_coordinates(coordinates, rows, hidden_layer_sizes, activation, generator)
+    network = fit_to_coordinates(
+        coordinates, rows, hidden_layer_sizes, activation, generator, to_beat
+    )
     variances = residual_variances(network, coordinates, rows)
     return Start(network, coordinates, variances, sample)
 
@@ -155,6 +165,7 @@ def fit_to_coordinates(
     hidden_layer_sizes: Sequence[int],
     activation: Activation,
     generator: np.random.Generator,
+    to_beat: float = np.inf,
 ) -> Network:
     """Fit a network with hidden layers to coordinates (n, s) and rows (n, d) by least squares.
 
@@ -162,10 +173,11 @@ def fit_to_coordinates(
     -----
     For given hidden layers the best output layer is linear least squares, so only the hidden layers
     are searched, by Levenberg-Marquardt steps on what the output layer leaves unexplained (variable
-    projection, Kaufman's form: `_step_system`).
+    projection, Kaufman's form: `_step_system`).  The search ends early if its first round leaves a
+    mean squared residual far above ``to_beat``.
     """
     pairs = _Pairs(coordinates, rows)
-    hidden = _search_hidden_layers(pairs, hidden_layer_sizes, activation, generator)
+    hidden = _search_hidden_layers(pairs, hidden_layer_sizes, activation, generator, to_beat)
     fit = _fit_output_layer(hidden, activation, pairs)
     return _balance((*fit.hidden, fit.output), activation)
 
@@ -193,10 +205,13 @@ def _search_hidden_layers(
     hidden_layer_sizes: Sequence[int],
     activation: Activation,
     generator: np.random.Generator,
+    to_beat: float,
 ) -> tuple[Floats, ...]:
     """Grow candidates from random hidden layers, in rounds of fewer candidates and more steps."""
     rounds = SHALLOW_ROUNDS if len(hidden_layer_sizes) == 1 else DEEP_ROUNDS
     averages = _smooth(_average_neighbors(pairs))
+    # Of the averages alone, whose residuals are smaller than those of rows: a cautious comparison.
+    hopeless = HOPELESS * to_beat * averages.targets.size
     if pairs.targets.shape[1] > MAX_TARGETS:
         # Squared error is blind to rotations, and neighbours' averages vary in few directions.
         axes, _ = principal_axes(averages.targets, MAX_TARGETS)
@@ -224,6 +239,9 @@ def _search_hidden_layers(
         ]
         steps_left -= n_steps * len(candidates)
         finalists += candidates
+        best = min(candidates, key=lambda fit: fit.loss)
+        if best.loss > hopeless:
+            return best.hidden
 
     # Averages hide what a steep unit does between them, most of all at the ends, where neighbours
     # lie far apart: the rows themselves have the last word, and a few steps.

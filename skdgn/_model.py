@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._cells import CellIntegrals, integrate_gaussian
+from skdgn._imputation import fill_with_means
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import Partition, build_partition
 from skdgn._posterior import Posterior, log_density, posterior
-from skdgn._visits import Visitor
+from skdgn._tables import TableVisitor
 
 # A partition with more regions would take gigabytes, and hours.
 MOST_REGIONS = 200_000
@@ -29,13 +30,13 @@ class Model:
     network: Network
     noise: Noise
     partition: Partition
-    visitor: Visitor
+    visitor: TableVisitor
 
     @classmethod
     def build(cls, network: Network, noise: Noise, most_regions: int = MOST_REGIONS) -> Model:
         """Find the regions; TooManyRegionsError if there are more than ``most_regions``."""
         partition = build_partition(network, most_regions)
-        return cls(network, noise, partition, Visitor.prepare(partition, noise))
+        return cls(network, noise, partition, TableVisitor.prepare(partition, noise))
 
     @cached_property
     def prior(self) -> CellIntegrals:
@@ -57,6 +58,10 @@ class Model:
     def posterior(self, rows: Floats, n_jobs: int | None = None) -> Posterior:
         """Exact posterior of every row (n, D)."""
         return posterior(self.visitor, rows, n_jobs)
+
+    def impute(self, rows: Floats, n_jobs: int | None = None) -> Floats:
+        """Replace what is missing from rows (n, D) by its conditional mean."""
+        return fill_with_means(self.visitor, rows, n_jobs)
 
     def draw(
         self, n_samples: int, generator: np.random.RandomState

@@ -10,7 +10,8 @@ import joblib
 import numpy as np
 
 from skdgn._network import Floats
-from skdgn._visits import Visitor, Visits
+from skdgn._tables import TableVisitor, concatenate
+from skdgn._visits import Visits
 
 Result = TypeVar("Result")
 
@@ -35,31 +36,17 @@ def map_batches(
     )
 
 
-def log_density(visitor: Visitor, rows: Floats, n_jobs: int | None = None) -> Floats:
+def log_density(visitor: TableVisitor, rows: Floats, n_jobs: int | None = None) -> Floats:
     """Exact log p(x) of every row (n, D)."""
     return np.concatenate(
         map_batches(lambda batch: visitor.visit(rows[batch]).log_density, len(rows), n_jobs)
     )
 
 
-def posterior(visitor: Visitor, rows: Floats, n_jobs: int | None = None) -> Posterior:
+def posterior(visitor: TableVisitor, rows: Floats, n_jobs: int | None = None) -> Posterior:
     """Exact posterior of every row (n, D)."""
     parts = map_batches(lambda batch: visitor.visit(rows[batch]), len(rows), n_jobs)
-    return Posterior(_concatenate(parts), len(visitor.conditionals.centers))
-
-
-def _concatenate(parts: list[Visits]) -> Visits:
-    """Join the visits of consecutive batches of rows."""
-    sizes = np.concatenate([np.diff(part.start) for part in parts])
-    return Visits(
-        log_density=np.concatenate([part.log_density for part in parts]),
-        start=np.concatenate([[0], np.cumsum(sizes)]),
-        regions=np.concatenate([part.regions for part in parts]),
-        responsibilities=np.concatenate([part.responsibilities for part in parts]),
-        means=np.concatenate([part.means for part in parts]),
-        covariances=np.concatenate([part.covariances for part in parts]),
-        log_density_error=np.concatenate([part.log_density_error for part in parts]),
-    )
+    return Posterior(concatenate(parts), len(visitor.conditionals.centers))
 
 
 class Posterior:

@@ -3,6 +3,10 @@
 Per region, sums over rows of ``w``, ``w z``, ``w z z'``, ``w x``, ``w x z'`` under the posterior,
 ``w`` being the row's weight times the region's responsibility.  Memory does not depend on the
 number of rows.
+
+What is missing from a row enters through its expectations: given z and what was observed, it is
+Gaussian, with a mean that is affine in z on each region (`skdgn._missing`).  So the M-step need
+not know of holes, and its gradient is that of the likelihood of what was observed.
 """
 
 from __future__ import annotations
@@ -13,10 +17,13 @@ from operator import add
 
 import numpy as np
 
+from skdgn._incomplete_visits import IncompleteVisitor, RegionMaps
 from skdgn._jit import kernel
+from skdgn._missing import NoiseUnits, find_holes, make_holes, whiten_observed
 from skdgn._network import Floats
 from skdgn._posterior import map_batches
-from skdgn._visits import Visitor, Visits
+from skdgn._tables import TableVisitor
+from skdgn._visits import Visits, sum_kernel
 
 
 @dataclass(frozen=True)
@@ -98,20 +105,187 @@ def _accumulate(
                     cross[r, d, s] += x * visits.means[v, s]
 
 
+def accumulate_incomplete(
+    visitor: IncompleteVisitor,
+    visits: Visits,
+    rows: Floats,
+    row_weights: Floats,
+    full_squares: bool,
+) -> SufficientStatistics:
+    """Sum the statistics of a batch of rows (n, D) with holes over its sparse posterior."""
+    n_regions, n_features, n_components = visitor.maps.slopes.shape
+    weights = np.zeros(n_regions)
+    first = np.zeros((n_regions, n_components))
+    second = np.zeros((n_regions, n_components, n_components))
+    data = np.zeros((n_regions, n_features))
+    cross = np.zeros((n_regions, n_features, n_components))
+    # One row instead of a matrix stands for its diagonal: kernels are compiled for one shape only.
+    squares = np.zeros((n_features if full_squares else 1, n_features))
+    _accumulate_incomplete(
+        visits,
+        np.ascontiguousarray(rows),
+        row_weights,
+        visitor.units,
+        visitor.maps,
+        weights,
+        first,
+        second,
+        data,
+        cross,
+        squares,
+    )
+    return SufficientStatistics(
+        weights,
+        first,
+        second,
+        data,
+        cross,
+        squares if full_squares else squares[0],
+        float(row_weights.sum()),
+        float(row_weights @ visits.log_density),
+    )
+
+
+@sum_kernel
+def _accumulate_incomplete(
+    visits: Visits,
+    rows: Floats,
+    row_weights: Floats,
+    units: NoiseUnits,
+    maps: RegionMaps,
+    weights: Floats,
+    first: Floats,
+    second: Floats,
+    data: Floats,
+    cross: Floats,
+    squares: Floats,
+) -> None:
+    n_components, n_features = visits.means.shape[1], rows.shape[1]
+    full_squares = len(squares) == n_features
+    deviations, slopes, offsets = units.deviations, maps.slopes, maps.offsets
+    holes = make_holes(units)
+    order, factor = holes.order, holes.factor
+    is_correlated = factor.size > 0
+    # Given z on a region, the completed row is expected at: values + rates (z - mean of z).
+    values = np.empty(n_features)
+    rates = np.zeros((n_features, n_components))
+    spreads = np.zeros((n_features, n_components))  # rates times the covariance of z
+    whitened = np.empty(n_features)
+    for n in range(len(rows)):
+        n_observed = find_holes(rows[n], units, holes)
+        for i in range(n_observed):
+            d = order[i]
+            values[d] = rows[n, d]
+            for s in range(n_components):
+                rates[d, s] = 0.0
+                spreads[d, s] = 0.0
+        for v in range(visits.start[n], visits.start[n + 1]):
+            r = visits.regions[v]
+            w = row_weights[n] * visits.responsibilities[v]
+            mean, covariance = visits.means[v], visits.covariances[v]
+            weights[r] += w
+            for s in range(n_components):
+                first[r, s] += w * mean[s]
+                for t in range(n_components):
+                    second[r, s, t] += w * (covariance[s, t] + mean[s] * mean[t])
+
+            for i in range(n_observed, n_features):
+                d = order[i]
+                values[d] = offsets[r, d]
+                for s in range(n_components):
+                    rates[d, s] = slopes[r, d, s]
+                    values[d] += slopes[r, d, s] * mean[s]
+            if is_correlated:
+                # What is observed of the noise tells of what is not.
+                for column in range(-1, n_components):
+                    for i in range(n_observed):
+                        d = order[i]
+                        if column >= 0:
+                            whitened[i] = slopes[r, d, column]
+                        else:
+                            whitened[i] = offsets[r, d] - rows[n, d] / deviations[d]
+                            for s in range(n_components):
+                                whitened[i] += slopes[r, d, s] * mean[s]
+                    whiten_observed(holes, n_observed, whitened)
+                    for i in range(n_observed, n_features):
+                        explained = 0.0
+                        for j in range(n_observed):
+                            explained += factor[i, j] * whitened[j]
+                        if column >= 0:
+                            rates[order[i], column] -= explained
+                        else:
+                            values[order[i]] -= explained
+            for i in range(n_observed, n_features):
+                d = order[i]
+                values[d] *= deviations[d]
+                for s in range(n_components):
+                    rates[d, s] *= deviations[d]
+                for s in range(n_components):
+                    spreads[d, s] = 0.0
+                    for t in range(n_components):
+                        spreads[d, s] += rates[d, t] * covariance[t, s]
+
+            for d in range(n_features):
+                data[r, d] += w * values[d]
+                for s in range(n_components):
+                    cross[r, d, s] += w * (values[d] * mean[s] + spreads[d, s])
+            for i in range(n_observed, n_features):
+                d = order[i]
+                for j in range(i + 1):
+                    e = order[j]
+                    if full_squares or d == e:
+                        product = values[d] * values[e]
+                        for s in range(n_components):
+                            product += spreads[d, s] * rates[e, s]
+                        squares[d if full_squares else 0, e] += w * product
+                        if d != e:
+                            squares[e, d] += w * product
+
+        # What does not depend on z: the products of what was observed, and the noise of the rest.
+        w = row_weights[n]
+        for i in range(n_features):
+            d = order[i]
+            for j in range(i + 1):
+                e = order[j]
+                if not (full_squares or d == e):
+                    continue
+                product = 0.0
+                if i < n_observed:
+                    product = values[d] * values[e]
+                elif is_correlated:
+                    for k in range(n_observed, j + 1):
+                        product += factor[i, k] * factor[j, k]
+                    product *= deviations[d] * deviations[e]
+                elif i == j:
+                    product = deviations[d] * deviations[d]
+                squares[d if full_squares else 0, e] += w * product
+                if d != e:
+                    squares[e, d] += w * product
+
+
 def expect(
-    visitor: Visitor,
+    visitor: TableVisitor,
     rows: Floats,
     row_weights: Floats,
     full_squares: bool,
     n_jobs: int | None = None,
 ) -> SufficientStatistics:
-    """Run the E-step over batches of rows (n, D)."""
+    """Run the E-step over batches of rows (n, D), NaN where a value is missing."""
     n_regions = len(visitor.conditionals.centers)
-    parts = map_batches(
-        lambda batch: accumulate(
-            visitor.visit(rows[batch]), rows[batch], row_weights[batch], n_regions, full_squares
-        ),
-        len(rows),
-        n_jobs,
-    )
-    return reduce(add, parts)
+
+    def expect_batch(batch: slice) -> SufficientStatistics:
+        has_holes = np.isnan(rows[batch]).any(axis=1)
+        parts: list[SufficientStatistics] = []
+        if not has_holes.all():
+            some, weights = rows[batch][~has_holes], row_weights[batch][~has_holes]
+            visits = visitor.complete.visit(some)
+            parts.append(accumulate(visits, some, weights, n_regions, full_squares))
+        if has_holes.any():
+            some, weights = rows[batch][has_holes], row_weights[batch][has_holes]
+            visits = visitor.incomplete.visit(some)
+            parts.append(
+                accumulate_incomplete(visitor.incomplete, visits, some, weights, full_squares)
+            )
+        return reduce(add, parts)
+
+    return reduce(add, map_batches(expect_batch, len(rows), n_jobs))

@@ -27,27 +27,27 @@ from skdgn._partition import Partition
 Integers = NDArray[np.intp]
 
 # Regions whose share is at most exp(-37) = 9e-17 of the density are not visited.
-_NEGLIGIBLE = 37.0
+NEGLIGIBLE = 37.0
 # Regions are searched down to this distance from the largest bound, which may exceed the density.
-_SEARCH_MARGIN = _NEGLIGIBLE + 4.0
+SEARCH_MARGIN = NEGLIGIBLE + 4.0
 # With a bound this near to the largest possible one, it does not matter where to search next.
 _NEAR = 20.0
 # Bounds and shares count as large within this distance of the largest one, of their sum.
-_LARGE = 3.0
+LARGE = 3.0
 # Error allowed to one region's share, relative to the density.  Where integrals are estimates,
 # the largest shares are known to two or three digits, and the others need not be known better.
 _LOG_SHARE_ERROR = math.log(1e-14)
 _LOG_ESTIMATED_SHARE_ERROR = math.log(1e-5)
 # Error allowed to the first estimate of a share, relative to its bound, and the smallest to trust.
-_LOG_ESTIMATE_ERROR = math.log(1e-3)
-_LOG_SMALLEST_ESTIMATE = math.log(3e-2)
+LOG_ESTIMATE_ERROR = math.log(1e-3)
+LOG_SMALLEST_ESTIMATE = math.log(3e-2)
 # Relative rounding error of a squared distance.
-_ROUNDING = 1e-14
+ROUNDING = 1e-14
 # Space for so many visits per row is made at first.
 _USUAL_VISITS = 16
 
 # Sums over features may be added up in any order, and with fused operations: twice as fast.
-_sum_kernel: Callable[[Callable[..., Any]], Any] = numba.njit(
+sum_kernel: Callable[[Callable[..., Any]], Any] = numba.njit(
     cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"}
 )
 
@@ -87,47 +87,65 @@ class Visitor(NamedTuple):
     def visit(self, rows: Floats) -> Visits:
         """Compute the exact posterior of rows (n, D)."""
         whitened = np.ascontiguousarray(self.noise.whiten(rows))
-        n_rows = len(whitened)
         n_regions, n_components = self.conditionals.centers.shape
-        # The length of a tuple is known to the compiler, which unrolls loops over it.  That of an
-        # array is not: one compiled function does for all dimensions whose integrals take longer.
-        axes: Any = tuple(range(n_components))
-        log_share_error = _LOG_SHARE_ERROR
-        if n_components > MOST_EXACT_DIMENSIONS:
-            axes = np.arange(n_components)
-            log_share_error = _LOG_ESTIMATED_SHARE_ERROR
-        log_density, log_density_error = np.empty(n_rows), np.empty(n_rows)
-        start = np.zeros(n_rows + 1, dtype=np.intp)
-        chunks: list[tuple[Any, ...]] = []
-        n_done = 0
-        while n_done < n_rows or not chunks:
-            # The number of visits is not known: when these arrays are full, go on in new ones.
-            capacity = (_USUAL_VISITS << len(chunks)) * (n_rows - n_done) + n_regions
-            chunk = (
-                np.empty(capacity, dtype=np.intp),
-                np.empty(capacity),
-                np.empty((capacity, n_components)),
-                np.empty((capacity, n_components, n_components)),
-            )
-            n_before = n_done
-            n_done = _visit_rows(
+        axes, log_share_error = loop_settings(n_components)
+        return collect_visits(
+            lambda first, visits: _visit_rows(
                 whitened,
                 axes,
                 self.conditionals,
                 self.groups,
                 self.whitened_cells,
                 log_share_error,
-                n_before,
-                Visits(log_density, start, *chunk, log_density_error),
-            )
-            n_visits = start[n_done] - start[n_before]
-            chunks.append(tuple(array[:n_visits] for array in chunk))
-        regions, responsibilities, means, covariances = (
-            np.concatenate(arrays) for arrays in zip(*chunks, strict=True)
+                first,
+                visits,
+            ),
+            len(whitened),
+            n_regions,
+            n_components,
         )
-        return Visits(
-            log_density, start, regions, responsibilities, means, covariances, log_density_error
+
+
+def loop_settings(n_components: int) -> tuple[Any, float]:
+    """Return what kernels loop over, and the log error allowed to one region's share."""
+    # The length of a tuple is known to the compiler, which unrolls loops over it.  That of an
+    # array is not: one compiled function does for all dimensions whose integrals take longer.
+    if n_components > MOST_EXACT_DIMENSIONS:
+        return np.arange(n_components), _LOG_ESTIMATED_SHARE_ERROR
+    return tuple(range(n_components)), _LOG_SHARE_ERROR
+
+
+def collect_visits(
+    visit: Callable[[int, Visits], int], n_rows: int, n_regions: int, n_components: int
+) -> Visits:
+    """Make space for the visits of all rows and have it filled.
+
+    ``visit(first, visits)`` fills in the visits of rows from the first on while there is space for
+    one per region, and returns the number of the row to go on with.
+    """
+    log_density, log_density_error = np.empty(n_rows), np.empty(n_rows)
+    start = np.zeros(n_rows + 1, dtype=np.intp)
+    chunks: list[tuple[Any, ...]] = []
+    n_done = 0
+    while n_done < n_rows or not chunks:
+        # The number of visits is not known: when these arrays are full, go on in new ones.
+        capacity = (_USUAL_VISITS << len(chunks)) * (n_rows - n_done) + n_regions
+        chunk = (
+            np.empty(capacity, dtype=np.intp),
+            np.empty(capacity),
+            np.empty((capacity, n_components)),
+            np.empty((capacity, n_components, n_components)),
         )
+        n_before = n_done
+        n_done = visit(n_before, Visits(log_density, start, *chunk, log_density_error))
+        n_visits = start[n_done] - start[n_before]
+        chunks.append(tuple(array[:n_visits] for array in chunk))
+    regions, responsibilities, means, covariances = (
+        np.concatenate(arrays) for arrays in zip(*chunks, strict=True)
+    )
+    return Visits(
+        log_density, start, regions, responsibilities, means, covariances, log_density_error
+    )
 
 
 class _Candidates(NamedTuple):
@@ -155,7 +173,7 @@ def _make_candidates(n_regions: int, n_components: int, n_nodes: int) -> _Candid
     )
 
 
-@_sum_kernel
+@sum_kernel
 def _search(
     row: Floats,
     axes: Any,
@@ -232,7 +250,7 @@ def _search(
                     difference = row[d] - node_centers[child, d]
                     square += difference * difference
                 # Squared distance from the box: along its axes and across them.
-                distance = -_ROUNDING * square
+                distance = -ROUNDING * square
                 across = square
                 for s in range(len(axes)):
                     along = 0.0
@@ -289,13 +307,13 @@ def _search(
                 evidences[n_candidates] = evidence
                 bounds[n_candidates] = bound
                 n_candidates += 1
-                lowest = max(lowest, bound - _SEARCH_MARGIN)
+                lowest = max(lowest, bound - SEARCH_MARGIN)
                 is_heap = is_heap and bound < log_constant - _NEAR
     return n_candidates, lowest
 
 
 @kernel
-def _sort_candidates(candidates: _Candidates, n_candidates: int, lowest: float) -> int:
+def sort_candidates(candidates: _Candidates, n_candidates: int, lowest: float) -> int:
     """List candidates, large bounds first: the others are then compared with most of the sum."""
     bounds, order = candidates.bounds, candidates.order
     largest = -math.inf
@@ -303,14 +321,14 @@ def _sort_candidates(candidates: _Candidates, n_candidates: int, lowest: float) 
         largest = max(largest, bounds[k])
     n_listed = 0
     for k in range(n_candidates):
-        if bounds[k] >= largest - _LARGE:
+        if bounds[k] >= largest - LARGE:
             order[n_listed] = k
             # The very first is the likeliest.
             if bounds[k] == largest:
                 order[0], order[n_listed] = k, order[0]
             n_listed += 1
     for k in range(n_candidates):
-        if lowest <= bounds[k] < largest - _LARGE:
+        if lowest <= bounds[k] < largest - LARGE:
             order[n_listed] = k
             n_listed += 1
     return n_listed
@@ -351,7 +369,7 @@ def _visit_rows(
             n_candidates, lowest = _search(
                 rows[n], axes, conditionals, groups, lowest, below, candidates
             )
-            n_candidates = _sort_candidates(candidates, n_candidates, lowest)
+            n_candidates = sort_candidates(candidates, n_candidates, lowest)
             k = order[0]
             if n_candidates == 0 or bounds[k] == -math.inf:
                 break
@@ -360,18 +378,18 @@ def _visit_rows(
                     center[s] = centers[k, s]
                 # The first region's share, to about two digits.
                 log_bound = bounds[k] - evidences[k]
-                log_tolerance = log_bound + _LOG_ESTIMATE_ERROR
+                log_tolerance = log_bound + LOG_ESTIMATE_ERROR
                 while True:
                     log_mass, error = integrate_cell_with_error(
                         cells, found[k], center, log_tolerance, mean, covariance
                     )
                     log_total = evidences[k] + log_mass
-                    if log_mass >= log_bound + _LOG_SMALLEST_ESTIMATE or log_tolerance == -math.inf:
+                    if log_mass >= log_bound + LOG_SMALLEST_ESTIMATE or log_tolerance == -math.inf:
                         break
                     log_tolerance = -math.inf
             for i in range(n_candidates):
                 k = order[i]
-                if bounds[k] < log_total - _NEGLIGIBLE:
+                if bounds[k] < log_total - NEGLIGIBLE:
                     continue
                 for s in range(len(axes)):
                     center[s] = centers[k, s]
@@ -391,14 +409,14 @@ def _visit_rows(
                         covariances[n_visits, s, t] = covariance[s, t]
                 n_visits += 1
                 # The sum is for comparison only: small shares need not be added.
-                if share > log_sum - _LARGE:
+                if share > log_sum - LARGE:
                     largest = max(share, log_sum)
                     log_sum = largest + math.log1p(math.exp(min(share, log_sum) - largest))
                     log_total = max(log_total, log_sum)
-            if not lowest > log_total - _NEGLIGIBLE:
+            if not lowest > log_total - NEGLIGIBLE:
                 break
             # The largest bound exceeded the density by far: search again for what seemed too small.
-            lowest, below = log_total - _NEGLIGIBLE, lowest
+            lowest, below = log_total - NEGLIGIBLE, lowest
         if n_visits == n_before:
             # So far out that the log density is not a floating-point number: nothing is known.
             regions[n_visits] = 0
@@ -409,7 +427,7 @@ def _visit_rows(
                 for t in range(len(axes)):
                     covariances[n_visits, s, t] = math.nan
             n_visits += 1
-        log_density[n] = _normalize(shares, n_before, n_visits)
+        log_density[n] = normalize_shares(shares, n_before, n_visits)
         # Points differ from region to region, hence errors are independent.
         square = 0.0
         for v in range(n_before, n_visits):
@@ -421,7 +439,7 @@ def _visit_rows(
 
 
 @kernel
-def _normalize(shares: Floats, begin: int, end: int) -> float:
+def normalize_shares(shares: Floats, begin: int, end: int) -> float:
     """Turn log shares into responsibilities; return the log of their sum.
 
     They are summed relative to the largest: a log density of -1e11 has no digits left for

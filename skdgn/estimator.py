@@ -11,13 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    DensityMixin,
-    TransformerMixin,
-    _fit_context,
-)
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -36,17 +30,10 @@ from skdgn._partition import Partition
 from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
-from skdgn.inference import ExactInference
+from skdgn.conditioning import ExactConditioning
 
 
-class PiecewiseAffineDGN(
-    CallbackSupportMixin,
-    ExactInference,
-    DensityMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    BaseEstimator,
-):
+class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator):
     """Deep generative network with an exact density.
 
     ``z ~ N(0, I)`` in a latent space of ``n_components`` dimensions, ``x | z ~ N(g(z), noise)``,
@@ -291,6 +278,7 @@ class PiecewiseAffineDGN(
                     reset=warm_start is None,
                     dtype=[np.float64, np.float32],
                     ensure_min_samples=2,
+                    ensure_all_finite="allow-nan",
                 ),
                 dtype=np.float64,
             )
@@ -299,6 +287,7 @@ class PiecewiseAffineDGN(
             )
             if not row_weights.sum() > 0:
                 raise ValueError("sample_weight must have a positive sum, got only zeros.")
+            self._check_columns_observed(rows[row_weights > 0])
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
@@ -332,6 +321,20 @@ class PiecewiseAffineDGN(
                 stacklevel=3,
             )
         return self
+
+    def _check_columns_observed(self, rows: Floats) -> None:
+        empty = np.flatnonzero(np.isnan(rows).all(axis=0))
+        if empty.size > 0:
+            names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))[empty].tolist()
+            raise ValueError(
+                "X must have an observed value of positive weight in every column, "
+                f"got none in {len(names)} of {rows.shape[1]} columns: {names}."
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _settings(self) -> Settings:
         """Check what scikit-learn's constraints leave open."""

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from skdgn._cells._interface import LOG_NEGLIGIBLE_SHARE, Floats, register_integral
-from skdgn._cells.polygons import nearest_point, owen_polygon, polygon_moments
+from skdgn._cells.boundaries import nearest_point, owen_polygon, polygon_moments
 from skdgn._cells.polyhedra import WhitenedPolyhedra, clip, copy_rows, dot, fill_frame
 from skdgn._cells.quadrature import (
     KRONROD_GAUSS_WEIGHTS,

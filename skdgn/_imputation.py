@@ -1,0 +1,51 @@
+"""Holes filled in: conditional means, and conditional draws."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skdgn._incomplete_visits import RegionMaps
+from skdgn._jit import kernel
+from skdgn._missing import NoiseUnits, fill_holes, make_holes
+from skdgn._network import Floats
+from skdgn._posterior import map_batches
+from skdgn._tables import TableVisitor
+from skdgn._visits import Visits
+
+
+def fill_with_means(visitor: TableVisitor, rows: Floats, n_jobs: int | None = None) -> Floats:
+    """Replace what is missing from rows (n, D) by E[x_m | x_o]."""
+    incomplete = visitor.incomplete
+
+    def fill_batch(batch: slice) -> Floats:
+        filled = np.array(rows[batch], order="C")
+        _fill_with_means(filled, incomplete.visit(filled), incomplete.units, incomplete.maps)
+        return filled
+
+    return np.concatenate(map_batches(fill_batch, len(rows), n_jobs))
+
+
+@kernel
+def _fill_with_means(rows: Floats, visits: Visits, units: NoiseUnits, maps: RegionMaps) -> None:
+    n_features, n_components = maps.slopes.shape[1:]
+    holes = make_holes(units)
+    generated = np.empty(n_features)
+    for n in range(len(rows)):
+        for d in range(n_features):
+            generated[d] = 0.0
+            for v in range(visits.start[n], visits.start[n + 1]):
+                r = visits.regions[v]
+                value = maps.offsets[r, d]
+                for s in range(n_components):
+                    value += maps.slopes[r, d, s] * visits.means[v, s]
+                generated[d] += visits.responsibilities[v] * value
+            generated[d] *= units.deviations[d]
+        fill_holes(rows[n], generated, units, holes)
+
+
+@kernel
+def fill_with_draws(rows: Floats, generated: Floats, units: NoiseUnits) -> None:
+    """Replace what is missing from rows (n, D), given draws from g(z) + noise, z | x_o."""
+    holes = make_holes(units)
+    for n in range(len(rows)):
+        fill_holes(rows[n], generated[n], units, holes)
