@@ -15,20 +15,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdgn._cells import Cells, Facets, integrate_cell_with_error, make_room, whiten_cell
-from skdgn._groups import Groups, cut_corners
-from skdgn._jit import LOG_SQRT_2PI, kernel
+from skdgn._groups import Groups, cut_corners, reduce_over_tree
+from skdgn._jit import kernel
 from skdgn._missing import (
     Holes,
     Integers,
     NoiseUnits,
     find_holes,
-    log_deviation,
+    largest_log_constant,
     make_holes,
-    whiten_observed,
+    noise_of_region,
 )
 from skdgn._network import Floats
-from skdgn._noise import Noise
 from skdgn._partition import Partition
+from skdgn._regional_noise import AnyNoise
 from skdgn._visits import (
     LARGE,
     LOG_ESTIMATE_ERROR,
@@ -65,38 +65,37 @@ class Boxes(NamedTuple):
     lower: Floats  # (2 n_leaves + R, D)
     upper: Floats
     squares: Floats  # (2 n_leaves + R,) what was cut off counts as if at this squared distance
-    largest_spread: float  # of the noise, in units of its deviations
+    spreads: Floats  # (2 n_leaves + R,) largest of the noises, in units of the deviations
 
 
-def enclose_regions(partition: Partition, maps: RegionMaps, groups: Groups, spread: float) -> Boxes:
+def enclose_regions(
+    partition: Partition, maps: RegionMaps, groups: Groups, units: NoiseUnits
+) -> Boxes:
     """Find the boxes around the images of all regions and groups."""
     corners, squares = cut_corners(partition.cells)
     n_regions, n_features = maps.offsets.shape
-    n_nodes = 2 * groups.n_leaves
     owner = np.repeat(np.arange(n_regions), np.diff(corners.start))
     images = maps.offsets[owner] + np.einsum("pds,ps->pd", maps.slopes[owner], corners.points)
-    lower = np.full((n_nodes + n_regions, n_features), np.inf)
-    upper = np.full((n_nodes + n_regions, n_features), -np.inf)
+    lower = np.full((n_regions, n_features), np.inf)
+    upper = np.full((n_regions, n_features), -np.inf)
     some = np.flatnonzero(np.diff(corners.start))
     if some.size > 0:
-        lower[n_nodes + some] = np.minimum.reduceat(images, corners.start[some])
-        upper[n_nodes + some] = np.maximum.reduceat(images, corners.start[some])
-    all_squares = np.concatenate([np.full(n_nodes, np.inf), squares])
-    first = n_nodes + groups.regions
-    leaves = slice(groups.n_leaves, n_nodes)
-    lower[leaves] = np.minimum.reduceat(lower[first], groups.start[:-1])
-    upper[leaves] = np.maximum.reduceat(upper[first], groups.start[:-1])
-    all_squares[leaves] = np.minimum.reduceat(all_squares[first], groups.start[:-1])
-    n_parents = groups.n_leaves // 2
-    while n_parents > 0:
-        children = slice(2 * n_parents, 4 * n_parents)
-        parents = slice(n_parents, 2 * n_parents)
-        shape = (n_parents, 2, n_features)
-        lower[parents] = lower[children].reshape(shape).min(axis=1)
-        upper[parents] = upper[children].reshape(shape).max(axis=1)
-        all_squares[parents] = all_squares[children].reshape(shape[:2]).min(axis=1)
-        n_parents //= 2
-    return Boxes(groups.n_leaves, groups.start, groups.regions, lower, upper, all_squares, spread)
+        lower[some] = np.minimum.reduceat(images, corners.start[some])
+        upper[some] = np.maximum.reduceat(images, corners.start[some])
+
+    def add_groups(reduction: np.ufunc, values: Floats) -> Floats:
+        of_groups = reduce_over_tree(reduction, values, groups.start, groups.regions)
+        return np.concatenate([of_groups, values])
+
+    return Boxes(
+        groups.n_leaves,
+        groups.start,
+        groups.regions,
+        add_groups(np.minimum, lower),
+        add_groups(np.maximum, upper),
+        add_groups(np.minimum, squares),
+        add_groups(np.maximum, np.ones(n_regions) * units.spreads),
+    )
 
 
 class IncompleteVisitor(NamedTuple):
@@ -108,7 +107,7 @@ class IncompleteVisitor(NamedTuple):
     cells: Any  # whitened with identity matrices
 
     @classmethod
-    def prepare(cls, partition: Partition, noise: Noise, groups: Groups) -> IncompleteVisitor:
+    def prepare(cls, partition: Partition, noise: AnyNoise, groups: Groups) -> IncompleteVisitor:
         """Compute what depends neither on the rows nor on their holes."""
         units = NoiseUnits.of(noise)
         maps = RegionMaps(
@@ -116,7 +115,7 @@ class IncompleteVisitor(NamedTuple):
             np.ascontiguousarray(partition.maps.offsets / units.deviations),
             partition.cells.facets(),
         )
-        boxes = enclose_regions(partition, maps, groups, units.largest_spread)
+        boxes = enclose_regions(partition, maps, groups, units)
         return cls(units, maps, boxes, _in_latent_coordinates(partition.cells, maps.slopes.shape))
 
     def visit(self, rows: Floats) -> Visits:
@@ -191,7 +190,6 @@ class _Row(NamedTuple):
     """The observed part of a row, and room for its QR decompositions."""
 
     scaled: Floats  # (D,) observed values first, in units of the noise deviations
-    whitened: Floats  # (D,) the same, multiplied by L_oo^-1
     columns: Floats  # (S, S + D) columns of [I; A~_o]
     remainder: Floats  # (S + D,) [0; x~_o - b~_o], then what the columns do not explain
     triangle: Floats  # (S, S)
@@ -217,7 +215,6 @@ def make_row(n_components: int, n_features: int) -> _Row:
     """Make room for a row."""
     return _Row(
         np.empty(n_features),
-        np.empty(n_features),
         np.empty((n_components, n_components + n_features)),
         np.empty(n_components + n_features),
         np.empty((n_components, n_components)),
@@ -225,15 +222,13 @@ def make_row(n_components: int, n_features: int) -> _Row:
 
 
 @kernel
-def read_row(values: Floats, units: NoiseUnits, holes: Holes, row: _Row) -> tuple[int, float]:
-    """Whiten what was observed; return how much that is, and the log constant of its density."""
-    n_observed = find_holes(values, units, holes)
+def read_row(values: Floats, units: NoiseUnits, holes: Holes, row: _Row) -> int:
+    """Find out what was observed; return how much that is."""
+    n_observed = find_holes(values, holes)
     for i in range(n_observed):
         d = holes.order[i]
         row.scaled[i] = values[d] / units.deviations[d]
-        row.whitened[i] = row.scaled[i]
-    whiten_observed(holes, n_observed, row.whitened)
-    return n_observed, -n_observed * LOG_SQRT_2PI - log_deviation(units, holes, n_observed)
+    return n_observed
 
 
 @sum_kernel
@@ -241,21 +236,23 @@ def condition_region(
     region: int,
     axes: Any,
     n_observed: int,
+    units: NoiseUnits,
     maps: RegionMaps,
     holes: Holes,
     row: _Row,
     factor: Floats,
     center: Floats,
-) -> tuple[float, float]:
+) -> float:
     """Condition one region's map on the observed part of a row.
 
     Fills in factor (S, S) and whitened mean (S,) of the conditional Gaussian.  Returns the
-    quadratic form, from the residual, and the log determinant of the factor.
+    log evidence; its quadratic form comes from the residual.
     """
     n_components = len(axes)
     slopes, offsets = maps.slopes, maps.offsets
-    order, correlated = holes.order, holes.factor
-    whitened, columns, remainder = row.whitened, row.columns, row.remainder
+    noise = noise_of_region(region, units, holes)
+    order, correlated = holes.order, holes.factors[noise]
+    scaled, columns, remainder = row.scaled, row.columns, row.remainder
     triangle = row.triangle
     for s in range(n_components):
         remainder[s] = 0.0
@@ -263,10 +260,16 @@ def condition_region(
             columns[s, t] = 1.0 if s == t else 0.0
     for i in range(n_observed):
         d = order[i]
-        remainder[n_components + i] = offsets[region, d]
+        remainder[n_components + i] = scaled[i] - offsets[region, d]
         for s in range(n_components):
             columns[s, n_components + i] = slopes[region, d, s]
-    if correlated.size > 0:
+    if correlated.shape[1] == 1:
+        for i in range(n_observed):
+            scale = 1.0 / correlated[i, 0]
+            remainder[n_components + i] *= scale
+            for s in range(n_components):
+                columns[s, n_components + i] *= scale
+    elif correlated.size > 0:
         for i in range(n_observed):
             scale = 1.0 / correlated[i, i]
             rest = remainder[n_components + i]
@@ -278,11 +281,9 @@ def condition_region(
                 for j in range(i):
                     rest -= correlated[i, j] * columns[s, n_components + j]
                 columns[s, n_components + i] = rest * scale
-    for i in range(n_observed):
-        remainder[n_components + i] = whitened[i] - remainder[n_components + i]
 
     # Modified Gram-Schmidt, the row as the last column: as accurate as reflections.
-    log_determinant = 0.0
+    log_evidence = holes.log_constants[noise]
     size = n_components + n_observed
     for s in range(n_components):
         square = 0.0
@@ -290,7 +291,7 @@ def condition_region(
             square += columns[s, i] * columns[s, i]
         length = math.sqrt(square)
         triangle[s, s] = length
-        log_determinant -= math.log(length)
+        log_evidence -= math.log(length)
         scale = 1.0 / length
         for i in range(size):
             columns[s, i] *= scale
@@ -321,7 +322,7 @@ def condition_region(
             for u in range(s + 1, t + 1):
                 rest -= triangle[s, u] * factor[u, t]
             factor[s, t] = rest / triangle[s, s]
-    return square, log_determinant
+    return log_evidence - 0.5 * square
 
 
 @kernel
@@ -337,9 +338,11 @@ def _condition_visits(
 ) -> None:
     holes, row = make_holes(units), make_row(len(axes), rows.shape[1])
     for n in range(len(rows)):
-        n_observed, _ = read_row(rows[n], units, holes, row)
+        n_observed = read_row(rows[n], units, holes, row)
         for v in range(start[n], start[n + 1]):
-            condition_region(regions[v], axes, n_observed, maps, holes, row, factors[v], centers[v])
+            condition_region(
+                regions[v], axes, n_observed, units, maps, holes, row, factors[v], centers[v]
+            )
 
 
 @sum_kernel
@@ -354,7 +357,7 @@ def _bound_box(boxes: Boxes, box: int, n_observed: int, order: Integers, scaled:
         outside = max(0.0, below, above)
         square += outside * outside
         size += scaled[i] * scaled[i]
-    return min((square - ROUNDING * size) / boxes.largest_spread, boxes.squares[box])
+    return min((square - ROUNDING * size) / boxes.spreads[box], boxes.squares[box])
 
 
 @kernel
@@ -362,6 +365,7 @@ def _search(
     axes: Any,
     n_observed: int,
     log_constant: float,
+    units: NoiseUnits,
     maps: RegionMaps,
     boxes: Boxes,
     holes: Holes,
@@ -404,10 +408,9 @@ def _search(
             if log_constant - 0.5 * distance < lowest:
                 continue
             factor, center = candidates.factors[n_candidates], candidates.centers[n_candidates]
-            square, log_determinant = condition_region(
-                region, axes, n_observed, maps, holes, row, factor, center
+            evidence = condition_region(
+                region, axes, n_observed, units, maps, holes, row, factor, center
             )
-            evidence = log_constant + log_determinant - 0.5 * square
             if evidence < lowest:
                 continue
             outside = 0.0
@@ -458,13 +461,24 @@ def _visit_rows(
     n_visits = 0
     n = first
     while n < len(rows) and n_visits + n_regions <= len(regions):
-        n_observed, log_constant = read_row(rows[n], units, holes, row)
+        n_observed = read_row(rows[n], units, holes, row)
+        log_constant = largest_log_constant(units, holes)
         n_before = n_visits
         log_total, log_sum = -math.inf, -math.inf
         lowest, below = -math.inf, math.inf
         while True:
             n_candidates, lowest = _search(
-                axes, n_observed, log_constant, maps, boxes, holes, row, lowest, below, candidates
+                axes,
+                n_observed,
+                log_constant,
+                units,
+                maps,
+                boxes,
+                holes,
+                row,
+                lowest,
+                below,
+                candidates,
             )
             n_candidates = sort_candidates(candidates, n_candidates, lowest)
             k = order[0]

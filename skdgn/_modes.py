@@ -4,8 +4,8 @@ On region r, log p(x, z) is a constant minus
 
     (|x~ - b~ - A~ m|^2 + |m|^2 + |y - center|^2) / 2       with z = factor @ y,  m = factor @ center
 
-so its maximum is at the region's point nearest to the centre, in whitened coordinates: a small
-quadratic program.  Facets bound that distance from below.  Regions are taken in the order of their
+(and half the log determinant of the noise, where regions have noises of their own), so its maximum
+is at the region's point nearest to the centre, in whitened coordinates: a small quadratic program.  Facets bound that distance from below.  Regions are taken in the order of their
 bounds until none can be better than the best so far: the maximum is global.
 """
 
@@ -16,12 +16,12 @@ import math
 import numpy as np
 
 from skdgn._cells.quadratic_program import nearest_point
-from skdgn._conditionals import Conditionals, condition
+from skdgn._conditionals import Conditionals, condition, whiten_residuals
 from skdgn._jit import kernel
 from skdgn._network import Floats
-from skdgn._noise import Noise
 from skdgn._observed import observed_parts
 from skdgn._partition import Partition
+from skdgn._regional_noise import AnyNoise, whiten_features
 
 # Noise variance that counts as none, relative to the largest variance that the generator gives to
 # any direction of the features, in units of the noise.
@@ -30,7 +30,7 @@ _VANISHING = 1e-12
 _REFINEMENTS = 2
 
 
-def find_modes(partition: Partition, noise: Noise, rows: Floats, zero_noise: bool) -> Floats:
+def find_modes(partition: Partition, noise: AnyNoise, rows: Floats, zero_noise: bool) -> Floats:
     """Find the posterior's maximum for each row (n, D), NaN where values are missing.
 
     With ``zero_noise``, its limit as the noise shrinks: the point whose image is nearest to the
@@ -40,14 +40,18 @@ def find_modes(partition: Partition, noise: Noise, rows: Floats, zero_noise: boo
     for part in observed_parts(partition, noise, rows):
         part_noise, n_refinements = part.noise, 0
         if zero_noise:
-            slopes = part_noise.whiten(np.swapaxes(part.partition.maps.slopes, 1, 2))
+            slopes = whiten_features(part_noise, part.partition.maps.slopes)
             largest = np.square(slopes).sum(axis=(1, 2)).max()
             # A constant generator says nothing about z, whatever the noise.
             scale = _VANISHING * (largest if largest > 0.0 else 1.0)
-            part_noise = Noise.from_covariance(scale * part.noise.covariance, part.features.size)
+            part_noise = part_noise.rescale(np.full(max(1, part.features.size), math.sqrt(scale)))
             n_refinements = _REFINEMENTS
         conditionals = condition(part.partition, part_noise)
-        whitened = np.ascontiguousarray(part_noise.whiten(part.rows))
+        if zero_noise:
+            # Beside vanishing variances, determinants do not count.
+            unimportant = np.zeros_like(conditionals.log_determinants)
+            conditionals = conditionals._replace(log_determinants=unimportant)
+        whitened = np.ascontiguousarray(part_noise.reference.whiten(part.rows))
         found = np.empty((len(whitened), modes.shape[1]))
         _find_modes(whitened, conditionals, n_refinements, found)
         modes[part.indices] = found
@@ -60,13 +64,14 @@ def _find_modes(
 ) -> None:
     n_regions, n_features, n_components = conditionals.slopes.shape
     factors, projections = conditionals.factors, conditionals.projections
-    slopes, offsets = conditionals.slopes, conditionals.offsets
+    slopes, offsets, whiteners = conditionals.slopes, conditionals.offsets, conditionals.whiteners
     start, normals = conditionals.facet_start, conditionals.facet_normals
     most_facets = 0
     for r in range(n_regions):
         most_facets = max(most_facets, start[r + 1] - start[r])
     centers, squares = np.empty((n_regions, n_components)), np.empty(n_regions)
     distances, latent = np.empty(n_regions), np.empty(n_components)
+    residuals = np.empty(n_features)
     point, nearest = np.empty(n_components), np.empty(n_components)
     bounds, multipliers = np.empty(most_facets), np.empty(most_facets)
     for n in range(len(rows)):
@@ -75,17 +80,19 @@ def _find_modes(
                 centers[r, s] = conditionals.centers[r, s]
                 for d in range(n_features):
                     centers[r, s] += projections[r, s, d] * rows[n, d]
-            square = 0.0
+            square = conditionals.log_determinants[r]
             for s in range(n_components):
                 latent[s] = 0.0
                 for t in range(n_components):
                     latent[s] += factors[r, s, t] * centers[r, t]
                 square += latent[s] * latent[s]
             for d in range(n_features):
-                residual = rows[n, d] - offsets[r, d]
+                residuals[d] = rows[n, d] - offsets[r, d]
                 for s in range(n_components):
-                    residual -= slopes[r, d, s] * latent[s]
-                square += residual * residual
+                    residuals[d] -= slopes[r, d, s] * latent[s]
+            whiten_residuals(whiteners, r, residuals)
+            for d in range(n_features):
+                square += residuals[d] * residuals[d]
             outside = 0.0
             for f in range(start[r], start[r + 1]):
                 distance = conditionals.facet_offsets[f]

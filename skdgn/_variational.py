@@ -7,10 +7,13 @@ no Monte Carlo:
     E_q[log p(x, z)] = sum_r mass_r E_r[log p(x, z)]
     ELBO = E_q[log p(x, z)] + entropy of q,        KL(q || p(z | x)) = log p(x) - ELBO.
 
-Since log p(x, z) is continuous, moving region boundaries contribute nothing to derivatives, and
-with z = mean + factor @ e
+Under a noise shared by all regions log p(x, z) is continuous, moving region boundaries contribute
+nothing to derivatives, and with z = mean + factor @ e
 
     d/d mean = E_q[grad],      d/d factor = E_q[grad e']        grad: of log p(x, z), affine on r.
+
+Where regions have noises of their own it jumps at their boundaries, and the search for the best
+Gaussian takes differences instead of derivatives.
 
 All is relative to the value at a reference, the conditional mean of the row's heaviest region:
 log densities of outliers have no digits left for their differences.
@@ -25,6 +28,7 @@ import numpy as np
 import scipy.optimize
 
 from skdgn._cells import Facets, integrate_cell, make_room, whiten_cell
+from skdgn._conditionals import whiten_residuals
 from skdgn._jit import LOG_SQRT_2PI, kernel
 from skdgn._network import Floats
 
@@ -38,10 +42,12 @@ _MOST_STEPS = 200
 
 
 class Regions(NamedTuple):
-    """The generator in units of the noise, and its regions."""
+    """The generator in units of the reference noise, and its regions."""
 
     slopes: Floats  # (R, D, S)
     offsets: Floats  # (R, D)
+    whiteners: Floats  # (R, D, 1 or D) of residuals; (0, 0, 0) if the noise is shared
+    log_determinants: Floats  # (R,) of the noise, in units of the reference
     facets: Facets
     cells: Any  # whitened with identity matrices
 
@@ -51,6 +57,7 @@ class References(NamedTuple):
 
     residuals: Floats  # (n, D) of the row from the image of that point, in units of the noise
     latent: Floats  # (n, S)
+    log_determinants: Floats  # (n,) of the noise there, in units of the reference
 
 
 @kernel
@@ -97,6 +104,7 @@ def _expect(
     row: Floats,
     residual: Floats,
     latent: Floats,
+    log_determinant: float,
     mean: Floats,
     factor: Floats,
     log_mass_error: float,
@@ -123,6 +131,7 @@ def _expect(
     cell_mean, spread = np.empty(n_components), np.empty((n_components, n_components))
     deviation, average = np.empty(n_components), np.empty(n_components)
     local, slope_residual = np.empty((n_components, n_components)), np.empty(n_components)
+    here, whitened = np.empty(n_features), np.empty((n_components, n_features))
     value = 0.0
     for r in range(n_regions):
         outside = 0.0
@@ -149,16 +158,21 @@ def _expect(
             for t in range(n_components):
                 # The Hessian is -(I + A~'A~).
                 local[s, t] = -1.0 if s == t else 0.0
-        quadratic = 0.0
         for d in range(n_features):
-            here = row[d] - regions.offsets[r, d]
+            here[d] = row[d] - regions.offsets[r, d]
             for s in range(n_components):
-                here -= regions.slopes[r, d, s] * average[s]
-            quadratic += (here - residual[d]) * (here + residual[d])
+                whitened[s, d] = regions.slopes[r, d, s]
+                here[d] -= whitened[s, d] * average[s]
+        whiten_residuals(regions.whiteners, r, here)
+        for s in range(n_components):
+            whiten_residuals(regions.whiteners, r, whitened[s])
+        quadratic = regions.log_determinants[r] - log_determinant
+        for d in range(n_features):
+            quadratic += (here[d] - residual[d]) * (here[d] + residual[d])
             for s in range(n_components):
-                slope_residual[s] += regions.slopes[r, d, s] * here
+                slope_residual[s] += whitened[s, d] * here[d]
                 for t in range(n_components):
-                    local[s, t] -= regions.slopes[r, d, s] * regions.slopes[r, d, t]
+                    local[s, t] -= whitened[s, d] * whitened[t, d]
         for s in range(n_components):
             quadratic += (average[s] - latent[s]) * (average[s] + latent[s])
             for t in range(n_components):
@@ -197,6 +211,7 @@ def expect_log_joint(
                 rows[n],
                 references.residuals[n],
                 references.latent[n],
+                references.log_determinants[n],
                 np.ascontiguousarray(means[n]),
                 np.ascontiguousarray(factors[n]),
                 _LOG_MASS_ERROR,
@@ -222,6 +237,7 @@ def improve_gaussian(
     row: Floats,
     residual: Floats,
     latent: Floats,
+    log_determinant: float,
     mean: Floats,
     factor: Floats,
 ) -> tuple[float, Floats, Floats]:
@@ -249,6 +265,7 @@ def improve_gaussian(
             row,
             residual,
             latent,
+            log_determinant,
             here,
             factor @ triangle,
             _LOG_SEARCH_ERROR,
@@ -261,10 +278,11 @@ def improve_gaussian(
         derivatives = np.concatenate([factor.T @ gradient, by_entries])
         return -value - log_determinant, -derivatives
 
+    is_continuous = regions.whiteners.size == 0
     result = scipy.optimize.minimize(
-        objective,
+        objective if is_continuous else lambda parameters: objective(parameters)[0],
         np.zeros(n_components + lower[0].size),
-        jac=True,
+        jac=True if is_continuous else "3-point",
         method="BFGS",
         options={"gtol": _GRADIENT_TOLERANCE, "maxiter": _MOST_STEPS},
     )
