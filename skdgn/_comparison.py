@@ -178,9 +178,7 @@ class Comparison:
         for part in self._parts():
             n = part.indices
             # Relative to nothing: the sum itself.
-            zeros = References(
-                np.zeros_like(part.rows), np.zeros_like(means[n]), np.zeros(len(n))
-            )
+            zeros = References(np.zeros_like(part.rows), np.zeros_like(means[n]), np.zeros(len(n)))
             expected = expect_log_joint(part.regions, part.rows, zeros, means[n], factors[n])
             log_prior = -n_components * LOG_SQRT_2PI
             elbo[n] = part.log_constant + log_prior + expected + entropies(factors[n])

@@ -59,10 +59,9 @@ def condition(partition: Partition, noise: AnyNoise) -> Conditionals:
     transposed = np.swapaxes(whiteners, 1, 2) if whiteners.shape[2] > 1 else whiteners
     projections = np.swapaxes(whiten_relative(transposed, own_slopes @ factors), 1, 2)
     log_determinants = noise.relative_log_determinants(n_regions)
-    log_constants = (
-        -0.5 * (n_features * np.log(2.0 * np.pi) + reference.log_determinant + log_determinants)
-        - np.log(np.diagonal(triangle, axis1=1, axis2=2)).sum(axis=1)
-    )
+    log_constants = -0.5 * (
+        n_features * np.log(2.0 * np.pi) + reference.log_determinant + log_determinants
+    ) - np.log(np.diagonal(triangle, axis1=1, axis2=2)).sum(axis=1)
 
     facets = partition.cells.facets()
     regions = np.repeat(np.arange(n_regions), np.diff(facets.start))

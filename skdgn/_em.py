@@ -147,9 +147,10 @@ class Problem:
 
 
 def inherit(partition: Partition, before: Model) -> NDArray[np.intp]:
-    """Find the region before that each region comes from: the same pattern, or what it was cut from.
+    """Find the region before that each region comes from.
 
-    A region that is new lay in another one before, that of a point inside it.
+    It is the one of the same pattern, or, for a region that is new, the one it was cut from: that
+    of a point inside it.
     """
     known = {pattern.tobytes(): region for region, pattern in enumerate(before.partition.patterns)}
     origins = np.array([known.get(p.tobytes(), -1) for p in partition.patterns], dtype=np.intp)

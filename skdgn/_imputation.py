@@ -51,9 +51,7 @@ def _fill_with_means(rows: Floats, visits: Visits, units: NoiseUnits, maps: Regi
 
 
 @kernel
-def fill_with_draws(
-    rows: Floats, generated: Floats, regions: Integers, units: NoiseUnits
-) -> None:
+def fill_with_draws(rows: Floats, generated: Floats, regions: Integers, units: NoiseUnits) -> None:
     """Replace what is missing from rows (n, D), given draws from g(z) + noise, z | x_o.
 
     ``regions`` (n,) are those of z.

@@ -149,7 +149,10 @@ class GaussNewtonSystem:
         # U M of every layer: (R, fan_in + 1, S + 1)
         self.moments = [upstream @ linearization.latent for upstream in linearization.upstream]
         self.gram = _flatten(self.moments[-1]) @ _flatten(linearization.upstream[-1]).T
-        self.output_gradient = gradient(linearization, self.n_hidden)
+        is_whitened = self.n_hidden < len(linearization.upstream)
+        self.output_gradient = (
+            gradient(linearization, self.n_hidden) if is_whitened else np.empty((0, 0))
+        )
         self.hidden_gradient = np.concatenate(
             [gradient(linearization, layer).ravel() for layer in self.hidden] or [np.empty(0)]
         )

@@ -2,11 +2,12 @@
 
 On region r, log p(x, z) is a constant minus
 
-    (|x~ - b~ - A~ m|^2 + |m|^2 + |y - center|^2) / 2       with z = factor @ y,  m = factor @ center
+    (|x~ - b~ - A~ m|^2 + |m|^2 + |y - center|^2) / 2     with z = factor @ y,  m = factor @ center
 
 (and half the log determinant of the noise, where regions have noises of their own), so its maximum
-is at the region's point nearest to the centre, in whitened coordinates: a small quadratic program.  Facets bound that distance from below.  Regions are taken in the order of their
-bounds until none can be better than the best so far: the maximum is global.
+is at the region's point nearest to the centre, in whitened coordinates: a small quadratic program.
+Facets bound that distance from below.  Regions are taken in the order of their bounds until none
+can be better than the best so far: the maximum is global.
 """
 
 from __future__ import annotations

@@ -184,9 +184,7 @@ def whiten_relative(whiteners: Floats, arrays: Floats) -> Floats:
     return whiteners @ arrays
 
 
-def whiten_features(
-    noise: AnyNoise, arrays: Floats, regions: Integers | None = None
-) -> Floats:
+def whiten_features(noise: AnyNoise, arrays: Floats, regions: Integers | None = None) -> Floats:
     """Multiply axis 1 of (R or 1, D, k) by the inverse noise factors of all or some regions."""
     measured = np.swapaxes(noise.reference.whiten(np.swapaxes(arrays, 1, 2)), 1, 2)
     whiteners = noise.relative_whiteners

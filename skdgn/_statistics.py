@@ -18,7 +18,6 @@ from operator import add
 import numpy as np
 
 from skdgn._incomplete_visits import IncompleteVisitor, RegionMaps
-from skdgn._jit import kernel
 from skdgn._missing import (
     NoiseUnits,
     find_holes,

@@ -92,9 +92,7 @@ def _log_masses(cells: Any, regions: Any, factors: Floats, centers: Floats) -> F
 def log_masses(cells: Any, regions: Any, factors: Floats, centers: Floats) -> Floats:
     """Log masses of Gaussians N(factor @ center, factor @ factor'), each on its region."""
     return np.asarray(
-        _log_masses(
-            cells, regions, np.ascontiguousarray(factors), np.ascontiguousarray(centers)
-        )
+        _log_masses(cells, regions, np.ascontiguousarray(factors), np.ascontiguousarray(centers))
     )
 
 
@@ -274,15 +272,15 @@ def improve_gaussian(
         )
         by_triangle = (factor.T @ cross)[lower]
         by_entries = np.where(is_diagonal, by_triangle * triangle[lower] + 1.0, by_triangle)
-        log_determinant = parameters[n_components:][is_diagonal].sum()
+        log_scale = parameters[n_components:][is_diagonal].sum()
         derivatives = np.concatenate([factor.T @ gradient, by_entries])
-        return -value - log_determinant, -derivatives
+        return -value - log_scale, -derivatives
 
     is_continuous = regions.whiteners.size == 0
     result = scipy.optimize.minimize(
-        objective if is_continuous else lambda parameters: objective(parameters)[0],
+        lambda parameters: objective(parameters)[0],
         np.zeros(n_components + lower[0].size),
-        jac=True if is_continuous else "3-point",
+        jac=(lambda parameters: objective(parameters)[1]) if is_continuous else "3-point",
         method="BFGS",
         options={"gtol": _GRADIENT_TOLERANCE, "maxiter": _MOST_STEPS},
     )
