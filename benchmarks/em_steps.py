@@ -8,6 +8,7 @@ decreased it.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from dataclasses import dataclass, field
 
@@ -50,10 +51,8 @@ class CountingProblem(Problem):
 
 def safeguarded(problem: CountingProblem, start: State, m_step: str) -> float:
     """Run EM as the package does; return where it ends."""
-    try:
+    with contextlib.suppress(BudgetSpentError):
         run_em(problem, start, m_step, N_E_STEPS, 0.0)
-    except BudgetSpentError:
-        pass
     return problem.bounds[-1]
 
 
@@ -75,13 +74,14 @@ def plain(problem: CountingProblem, start: State) -> tuple[float, int]:
 
 
 def compare(rows: np.ndarray, hidden: tuple[int, ...], n_components: int, seed: int) -> list[float]:
-    """One start: ends of joint, layerwise and plain, decreases of plain, E-steps of the first two."""
-    scaling = Scaling.of(rows, np.ones(len(rows)), "diag")
+    """Return where joint, layerwise and plain end, falls of plain, E-steps of the first two."""
+    weights = np.ones(len(rows))
+    scaling = Scaling.of(rows, weights, "diag")
+    volume = scaling.log_volume(rows, weights)
     prior = WeightPrior(None, 1.0, scaling.deviations)
 
     def fresh() -> CountingProblem:
-        scaled, weights = scaling.apply(rows), np.ones(len(rows))
-        return CountingProblem(scaled, weights, "diag", 1e-6, prior, 20_000, None)
+        return CountingProblem(scaling.apply(rows), weights, "diag", 1e-6, prior, 20_000, None)
 
     activation = Activation.from_name("leaky_relu", 0.1)
     found = starting_network(
@@ -92,12 +92,12 @@ def compare(rows: np.ndarray, hidden: tuple[int, ...], n_components: int, seed: 
     ends, curves = [], []
     for m_step in STEPS:
         problem = fresh()
-        ends.append(safeguarded(problem, start, m_step) - scaling.log_volume)
-        curves.append(np.array(problem.bounds) - scaling.log_volume)
+        ends.append(safeguarded(problem, start, m_step) - volume)
+        curves.append(np.array(problem.bounds) - volume)
     end, decreases = plain(fresh(), start)
     target = min(ends) - 1e-6
     steps = [float(np.argmax(curve >= target)) + 1.0 for curve in curves]
-    return [*ends, end - scaling.log_volume, decreases, *steps]
+    return [*ends, end - volume, decreases, *steps]
 
 
 def main() -> None:

@@ -259,9 +259,10 @@ def _best_start(
     trial_problem = problem
     if len(problem.rows) > _TRIAL_ROWS:
         chosen = np.sort(generator.choice(len(problem.rows), _TRIAL_ROWS, replace=False))
-        trial_problem = replace(
-            problem, rows=problem.rows[chosen], row_weights=problem.row_weights[chosen]
-        )
+        weights = problem.row_weights[chosen]
+        # As heavy as all rows together: a prior keeps its share.
+        weights = weights * (problem.row_weights.sum() / weights.sum())
+        trial_problem = replace(problem, rows=problem.rows[chosen], row_weights=weights)
         completed = completed[chosen]
     runs: list[Progress] = []
     interrupted = False
