@@ -317,6 +317,22 @@ def test_a_first_layer_with_too_many_regions_is_refused_before_any_work(circle, 
         PiecewiseAffineDGN(3, hidden_layer_sizes=(200,)).fit(circle)
 
 
+@ignore_few_iterations
+@pytest.mark.parametrize("weight_prior", [None, "laplace"])
+def test_layers_too_large_for_a_factorised_matrix_are_fitted(weight_prior):
+    rng = np.random.default_rng(0)
+    rows = np.cos(rng.normal(size=(200, 1)) * np.arange(1, 6)) + 0.1 * rng.normal(size=(200, 5))
+    model = PiecewiseAffineDGN(
+        hidden_layer_sizes=(64, 64),
+        weight_prior=weight_prior,
+        init_params="pca",
+        max_iter=2,
+        random_state=0,
+    ).fit(rows)
+    # The first iteration is a step of all layers: the objective rises by more than rounding.
+    assert np.diff(model.lower_bounds_)[0] > 1e-3
+
+
 # --- going on, and stopping
 
 
