@@ -49,9 +49,8 @@ holed = np.where(rng.random(table.shape) < 0.3, np.nan, table)
 complete_rows = ~np.isnan(holed).any(axis=1)
 print(f"{complete_rows.sum()} of {N_ROWS} rows are complete")
 
-model = PiecewiseAffineDGN(
-    hidden_layer_sizes=(8,), covariance_type="full", tol=1e-3, random_state=0
-).fit(holed)
+model = PiecewiseAffineDGN(hidden_layer_sizes=(16,), covariance_type="full", random_state=0)
+model.fit(holed)
 draws = model.impute(holed, method="sample", n_draws=N_DRAWS, random_state=0)
 
 # %%
