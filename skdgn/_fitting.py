@@ -12,15 +12,16 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from skdgn._completion import complete_rows
 from skdgn._em import Problem, Progress, State, likeliest, run_em
-from skdgn._initialization import starting_methods, starting_network
+from skdgn._initialization import Start, starting_methods, starting_network
 from skdgn._model import MOST_REGIONS
 from skdgn._network import Activation, Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._priors import WeightPrior
 
-# Iterations given to each candidate start before the likeliest is kept.
-_TRIAL_ITERATIONS = 8
+# How many of the candidate starts enter a round, and how many iterations each is given. The
+# likeliest goes on from there, so that only the others' iterations are lost.
+_TRIAL_ROUNDS = ((4, 2), (2, 4))
 # Candidate starts are compared on at most this many rows.
 _TRIAL_ROWS = 2000
 # Bytes that the regions of a fit may take.
@@ -251,11 +252,9 @@ def _best_start(
     problem: Problem, completed: Floats, settings: Settings, generator: np.random.Generator
 ) -> Progress:
     """Try the starting methods briefly and keep the likeliest, even if interrupted."""
-    methods = (
-        starting_methods(settings.n_components)
-        if settings.init_params == "auto"
-        else (settings.init_params,)
-    )
+    methods: tuple[str, ...] = (settings.init_params,)
+    if settings.init_params == "auto":
+        methods = starting_methods(settings.n_components, settings.hidden_layer_sizes)
     trial_problem = problem
     if len(problem.rows) > _TRIAL_ROWS:
         chosen = np.sort(generator.choice(len(problem.rows), _TRIAL_ROWS, replace=False))
@@ -265,27 +264,36 @@ def _best_start(
         completed = completed[chosen]
     runs: list[Progress] = []
     interrupted = False
+    to_beat = np.inf
     try:
         for method in methods:
+            start = starting_network(
+                completed,
+                settings.n_components,
+                settings.hidden_layer_sizes,
+                settings.activation,
+                method,
+                generator,
+                to_beat,
+            )
+            to_beat = min(to_beat, float(start.residual_variances.mean()))
             try:
-                start = _start(trial_problem, completed, settings, method, generator)
+                runs.append(Progress(_first_state(trial_problem, start, settings)))
             except TooManyRegionsError:
                 if method == methods[-1] and not runs:
                     raise
-                continue
-            iterations = _TRIAL_ITERATIONS if len(methods) > 1 else 0
-            runs.append(
-                run_em(
+        for n_runs, iterations in _TRIAL_ROUNDS if len(runs) > 1 else ():
+            runs = sorted(runs, key=lambda run: run.state.lower_bound, reverse=True)[:n_runs]
+            for place, run in enumerate(runs):
+                runs[place] = run_em(
                     trial_problem,
-                    start,
+                    run.state,
                     settings.m_step,
                     min(iterations, settings.max_iter),
                     settings.tol,
                 )
-            )
-            interrupted = runs[-1].interrupted
-            if interrupted:
-                break
+                if runs[place].interrupted:
+                    raise KeyboardInterrupt
     except KeyboardInterrupt:
         if not runs:
             raise
@@ -296,21 +304,7 @@ def _best_start(
     return Progress(best, interrupted=interrupted)
 
 
-def _start(
-    problem: Problem,
-    completed: Floats,
-    settings: Settings,
-    method: str,
-    generator: np.random.Generator,
-) -> State:
-    start = starting_network(
-        completed,
-        settings.n_components,
-        settings.hidden_layer_sizes,
-        settings.activation,
-        method,
-        generator,
-    )
+def _first_state(problem: Problem, start: Start, settings: Settings) -> State:
     variances = np.maximum(start.residual_variances, max(settings.reg_covar, 1e-4))
     return problem.evaluate(start.network, _starting_noise(variances, settings.covariance_type))
 
