@@ -74,9 +74,7 @@ class DGNOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def _validate(self, X: ArrayLike, reset: bool) -> None:
         """Check number and names of the features; the estimator checks the values."""
         allow_nan = get_tags(self._template()).input_tags.allow_nan
-        validate_data(
-            self, X, reset=reset, ensure_all_finite="allow-nan" if allow_nan else True
-        )
+        validate_data(self, X, reset=reset, ensure_all_finite="allow-nan" if allow_nan else True)
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: None = None) -> Self:
