@@ -79,7 +79,7 @@ def draw_truncated(
 ) -> Floats:
     """Draw from N(mean, covariance) truncated to the first of some cells: (n_draws, S)."""
     cell = cells.take(np.zeros(1, dtype=np.intp))
-    factor = np.linalg.cholesky(covariance)
+    factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
     moments = integrate_gaussian(cell, mean, covariance)
     mixture = Mixtures(
         np.array([0, 1]),
@@ -272,7 +272,11 @@ def draw_cell(
     point = np.empty(n_dimensions)
     n_done, n_trials = 0, 0
     # (in one dimension, a chord is all there is: nothing is ever rejected)
-    while n_dimensions > 1 and n_done < n_draws and n_trials < _FEWEST_TRIALS + _TRIALS_PER_DRAW * n_done:
+    while (
+        n_dimensions > 1
+        and n_done < n_draws
+        and n_trials < _FEWEST_TRIALS + _TRIALS_PER_DRAW * n_done
+    ):
         n_trials += 1
         for s in range(n_dimensions):
             point[s] = cell.slopes[s] + generator.standard_normal()
@@ -484,9 +488,7 @@ def _part_to_cut(lower: float, upper: float, deviation: float) -> tuple[float, f
 
 
 @kernel
-def _split_box(
-    cell: _Cell, boxes: _Boxes, box: int, new: int, point: Floats, tilt: Floats
-) -> None:
+def _split_box(cell: _Cell, boxes: _Boxes, box: int, new: int, point: Floats, tilt: Floats) -> None:
     """Cut a box in two across its widest side, in deviations; the second half is the new one."""
     last = cell.slopes.size - 1
     axis, widest, cut = 0, -1.0, 0.0

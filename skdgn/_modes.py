@@ -26,9 +26,9 @@ from skdgn._partition import Partition
 # Noise variance that counts as none, relative to the largest variance that the generator gives to
 # any direction of the features, in units of the noise: to find the region in which the limit is.
 _VANISHING = 1e-12
-# With so little noise, directions that hardly change the image are known to few digits only.  So the
-# point itself is found with more of it, and with a prior that follows: each step multiplies what
-# the noise still changes by about this number.
+# With so little noise, directions that hardly change the image are known to few digits only.  So
+# the point itself is found with more of it, and with a prior that follows: each step multiplies
+# what the noise still changes by about this number.
 _SMALL = 1e-6
 _N_STEPS = 6
 
@@ -71,9 +71,7 @@ def _search(part: Observed, scale: float, found: Floats) -> Integers:
 
 
 @kernel
-def _find_modes(
-    rows: Floats, conditionals: Conditionals, modes: Floats, regions: Integers
-) -> None:
+def _find_modes(rows: Floats, conditionals: Conditionals, modes: Floats, regions: Integers) -> None:
     n_regions, n_features, n_components = conditionals.slopes.shape
     factors, projections = conditionals.factors, conditionals.projections
     slopes, offsets = conditionals.slopes, conditionals.offsets

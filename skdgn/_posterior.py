@@ -222,9 +222,7 @@ class Posterior:
                 f"Z must have shape (n_points, {n_components}), got shape {latent.shape}."
             )
         if not np.isfinite(latent).all():
-            raise ValueError(
-                f"Z must be finite, got {latent[~np.isfinite(latent)].flat[0]}."
-            )
+            raise ValueError(f"Z must be finite, got {latent[~np.isfinite(latent)].flat[0]}.")
         return self._comparison.log_density(latent)
 
     def kl_from(self, means: ArrayLike, covariances: ArrayLike) -> Floats:
@@ -245,7 +243,9 @@ class Posterior:
         return self._comparison.divergences(checked, factors)
 
     def best_gaussian(
-        self, criterion: str = "kl", means: ArrayLike | None = None,
+        self,
+        criterion: str = "kl",
+        means: ArrayLike | None = None,
         covariances: ArrayLike | None = None,
     ) -> tuple[Floats, Floats]:
         """Find the Gaussian nearest to each row's posterior.
@@ -321,7 +321,7 @@ class Posterior:
                     f"{name} must be finite, got {values[~np.isfinite(values)].flat[0]}."
                 )
         try:
-            return checked, np.linalg.cholesky(matrices)
+            return checked, np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
         except np.linalg.LinAlgError:
             smallest = np.linalg.eigvalsh(matrices)[:, 0].min()
             raise ValueError(

@@ -85,9 +85,7 @@ def _log_masses(cells: Any, regions: Any, factors: Floats, centers: Floats) -> F
 def log_masses(cells: Any, regions: Any, factors: Floats, centers: Floats) -> Floats:
     """Log masses of Gaussians N(factor @ center, factor @ factor'), each on its region."""
     return np.asarray(
-        _log_masses(
-            cells, regions, np.ascontiguousarray(factors), np.ascontiguousarray(centers)
-        )
+        _log_masses(cells, regions, np.ascontiguousarray(factors), np.ascontiguousarray(centers))
     )
 
 

@@ -33,7 +33,9 @@ def posterior(request: pytest.FixtureRequest) -> Posterior:
     return model.posterior(model.sample(2, random_state=0)[0])
 
 
-@pytest.mark.parametrize(("lower", "upper"), [(-1.0, 2.0), (5.0, 6.0), (50.0, np.inf), (-9.0, -8.9)])
+@pytest.mark.parametrize(
+    ("lower", "upper"), [(-1.0, 2.0), (5.0, 6.0), (50.0, np.inf), (-9.0, -8.9)]
+)
 def test_quantiles_invert_integrals(lower: float, upper: float) -> None:
     slope = 0.5
     whole = log_integral(slope, lower, upper)
@@ -115,9 +117,7 @@ def test_posterior_moments(posterior: Posterior) -> None:
     assert np.all(np.abs(deviations.mean(axis=0)) < STANDARD_ERRORS * errors)
     products = np.einsum("ins,int->inst", deviations, deviations)
     errors = products.std(axis=0) / np.sqrt(n_draws)
-    assert np.all(
-        np.abs(products.mean(axis=0) - posterior.covariance) < STANDARD_ERRORS * errors
-    )
+    assert np.all(np.abs(products.mean(axis=0) - posterior.covariance) < STANDARD_ERRORS * errors)
 
 
 def test_kolmogorov_smirnov_in_one_dimension() -> None:
@@ -148,7 +148,10 @@ def test_binned_draws(n_components: int, n_bins: int, n_nodes: int) -> None:
     counts, _ = np.histogramdd(draws, edges)
     # Midpoint rule, bin by bin.
     fine = n_bins * n_nodes
-    axes = [lower[s] + (np.arange(fine) + 0.5) / fine * (upper[s] - lower[s]) for s in range(n_components)]
+    axes = [
+        lower[s] + (np.arange(fine) + 0.5) / fine * (upper[s] - lower[s])
+        for s in range(n_components)
+    ]
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, n_components)
     density = np.exp(posterior.log_density(points))[0].reshape((n_bins, n_nodes) * n_components)
     volume = np.prod((upper - lower) / fine)
@@ -166,7 +169,7 @@ def test_draws_are_reproducible(posterior: Posterior) -> None:
     np.testing.assert_array_equal(first, posterior.sample(5, random_state=7))
     assert not np.array_equal(first, posterior.sample(5, random_state=8))
     np.testing.assert_array_equal(first, posterior.sample(5, np.random.default_rng(7)))
-    by_state = [posterior.sample(5, np.random.RandomState(7)) for _ in range(2)]  # noqa: NPY002  (users have these)
+    by_state = [posterior.sample(5, np.random.RandomState(7)) for _ in range(2)]
     np.testing.assert_array_equal(*by_state)
     assert first.shape == (5, *posterior.mean.shape)
 
@@ -189,5 +192,5 @@ def test_number_of_draws_must_be_positive(posterior: Posterior, n_draws: object)
 
 
 def test_random_state_must_be_one(posterior: Posterior) -> None:
-    with pytest.raises(ValueError, match="random_state must be .* got 'seed'"):
+    with pytest.raises(ValueError, match=r"random_state must be .* got 'seed'"):
         posterior.sample(1, random_state="seed")
