@@ -1,7 +1,8 @@
 """Deep generative networks with an exact density, for scikit-learn users."""
 
 from skdgn.estimator import PiecewiseAffineDGN
+from skdgn.imputer import DGNImputer
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["PiecewiseAffineDGN", "__version__"]
+__all__ = ["DGNImputer", "PiecewiseAffineDGN", "__version__"]

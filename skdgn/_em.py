@@ -19,12 +19,15 @@ from skdgn._penalization import PenalizedSystem
 from skdgn._priors import WeightPrior
 from skdgn._statistics import SufficientStatistics, expect
 
-_FIRST_DAMPING = 1e-2
+_FIRST_DAMPING = 1e-1
 _SMALLEST_DAMPING = 1e-7
 _LARGEST_DAMPING = 1e6
 _DAMPING_DECREASE = 0.25
 _DAMPING_INCREASE = 6.0
 _MOST_SHORTENINGS = 8
+# Steps grow bolder only while they gain so many times the tolerance. What the data barely determine
+# is where little is left to gain, and bold steps there fit the noise of the rows.
+_WORTHWHILE = 10.0
 # The likelihood must stand still for this many iterations before EM stops: one may be unlucky.
 _PATIENCE = 2
 
@@ -116,6 +119,7 @@ class JointStep:
     """Damped Gauss-Newton steps over all layers at once (Levenberg-Marquardt)."""
 
     problem: Problem
+    tol: float  # below which an iteration counts as standing still
     damping: float = _FIRST_DAMPING
 
     def __call__(self, state: State) -> State | None:
@@ -126,7 +130,8 @@ class JointStep:
             for _ in range(_MOST_SHORTENINGS):
                 trial = self.problem.attempt(state, propose(self.damping))
                 if trial is not None:
-                    self.damping = max(_DAMPING_DECREASE * self.damping, _SMALLEST_DAMPING)
+                    if trial.lower_bound - state.lower_bound > _WORTHWHILE * self.tol:
+                        self.damping = max(_DAMPING_DECREASE * self.damping, _SMALLEST_DAMPING)
                     return trial
                 self.damping = min(_DAMPING_INCREASE * self.damping, _LARGEST_DAMPING)
         return _step_layer(self.problem, state, n_hidden_layers)
@@ -164,9 +169,9 @@ def _step_layer(problem: Problem, state: State, layer: int) -> State | None:
     return None
 
 
-STEPS: dict[str, Callable[[Problem], Callable[[State], State | None]]] = {
+STEPS: dict[str, Callable[[Problem, float], Callable[[State], State | None]]] = {
     "joint": JointStep,
-    "layerwise": LayerwiseStep,
+    "layerwise": lambda problem, tol: LayerwiseStep(problem),
 }
 
 
@@ -198,7 +203,7 @@ def run_em(
     ``watch`` is called after every iteration, and stops the run if it returns True.
     """
     progress = Progress(start)
-    step = STEPS[m_step](problem)
+    step = STEPS[m_step](problem, tol)
     still = 0
     try:
         for _ in range(max_iter):

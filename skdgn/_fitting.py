@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,21 +12,20 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from skdgn._completion import complete_rows
 from skdgn._em import Problem, Progress, State, likeliest, run_em
-from skdgn._initialization import starting_methods, starting_network
+from skdgn._initialization import Start, starting_methods, starting_network
 from skdgn._model import MOST_REGIONS
 from skdgn._network import Activation, Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._priors import WeightPrior
 
-# Iterations given to each candidate start before the likeliest is kept.
-_TRIAL_ITERATIONS = 8
+# How many of the candidate starts enter a round, and how many iterations each is given. The
+# likeliest goes on from there, so that only the others' iterations are lost.
+_TRIAL_ROUNDS = ((4, 2), (2, 4))
 # Candidate starts are compared on at most this many rows.
 _TRIAL_ROWS = 2000
 # Bytes that the regions of a fit may take.
 _MEMORY = 2e9
-# Up to so many weights, linear algebra is faster in one thread.
-_FEW_WEIGHTS = 1000
 
 
 @dataclass(frozen=True)
@@ -209,7 +207,7 @@ def fit_network(
 
     runs: list[Progress] = []
     # Products are small: on a busy machine, threads waiting for each other take ten times as long.
-    with threadpool_limits(limits=1 if _is_small(settings, rows) else None, user_api="blas"):
+    with threadpool_limits(limits=1, user_api="blas"):
         try:
             for run in range(1 if warm_start is not None else settings.n_init):
                 if warm_start is not None:
@@ -235,11 +233,6 @@ def fit_network(
     return replace(result(likeliest(runs)), interrupted=runs[-1].interrupted)
 
 
-def _is_small(settings: Settings, rows: Floats) -> bool:
-    widths = (settings.n_components, *settings.hidden_layer_sizes, rows.shape[1])
-    return sum((a + 1) * b for a, b in itertools.pairwise(widths)) <= _FEW_WEIGHTS
-
-
 def affordable_regions(settings: Settings, n_features: int) -> int:
     """Return how many regions fit into memory; TooManyRegionsError if there must be more."""
     n_components, widths = settings.n_components, settings.hidden_layer_sizes
@@ -259,11 +252,9 @@ def _best_start(
     problem: Problem, completed: Floats, settings: Settings, generator: np.random.Generator
 ) -> Progress:
     """Try the starting methods briefly and keep the likeliest, even if interrupted."""
-    methods = (
-        starting_methods(settings.n_components)
-        if settings.init_params == "auto"
-        else (settings.init_params,)
-    )
+    methods: tuple[str, ...] = (settings.init_params,)
+    if settings.init_params == "auto":
+        methods = starting_methods(settings.n_components, settings.hidden_layer_sizes)
     trial_problem = problem
     if len(problem.rows) > _TRIAL_ROWS:
         chosen = np.sort(generator.choice(len(problem.rows), _TRIAL_ROWS, replace=False))
@@ -273,27 +264,36 @@ def _best_start(
         completed = completed[chosen]
     runs: list[Progress] = []
     interrupted = False
+    to_beat = np.inf
     try:
         for method in methods:
+            start = starting_network(
+                completed,
+                settings.n_components,
+                settings.hidden_layer_sizes,
+                settings.activation,
+                method,
+                generator,
+                to_beat,
+            )
+            to_beat = min(to_beat, float(start.residual_variances.mean()))
             try:
-                start = _start(trial_problem, completed, settings, method, generator)
+                runs.append(Progress(_first_state(trial_problem, start, settings)))
             except TooManyRegionsError:
                 if method == methods[-1] and not runs:
                     raise
-                continue
-            iterations = _TRIAL_ITERATIONS if len(methods) > 1 else 0
-            runs.append(
-                run_em(
+        for n_runs, iterations in _TRIAL_ROUNDS if len(runs) > 1 else ():
+            runs = sorted(runs, key=lambda run: run.state.lower_bound, reverse=True)[:n_runs]
+            for place, run in enumerate(runs):
+                runs[place] = run_em(
                     trial_problem,
-                    start,
+                    run.state,
                     settings.m_step,
                     min(iterations, settings.max_iter),
                     settings.tol,
                 )
-            )
-            interrupted = runs[-1].interrupted
-            if interrupted:
-                break
+                if runs[place].interrupted:
+                    raise KeyboardInterrupt
     except KeyboardInterrupt:
         if not runs:
             raise
@@ -304,21 +304,7 @@ def _best_start(
     return Progress(best, interrupted=interrupted)
 
 
-def _start(
-    problem: Problem,
-    completed: Floats,
-    settings: Settings,
-    method: str,
-    generator: np.random.Generator,
-) -> State:
-    start = starting_network(
-        completed,
-        settings.n_components,
-        settings.hidden_layer_sizes,
-        settings.activation,
-        method,
-        generator,
-    )
+def _first_state(problem: Problem, start: Start, settings: Settings) -> State:
     variances = np.maximum(start.residual_variances, max(settings.reg_covar, 1e-4))
     return problem.evaluate(start.network, _starting_noise(variances, settings.covariance_type))
 

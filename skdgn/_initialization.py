@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from skdgn._coordinates import find_coordinates, principal_axes
@@ -33,12 +34,21 @@ MAX_ROWS = 2000
 MAX_PAIRS = 200
 MAX_TARGETS = 8
 
+# How often averages are mixed with their neighbours': each time takes out noise that a flexible
+# network would fit, and that EM would not unlearn.
+SMOOTHINGS = 2
+
 # Fraction of the features' own variance. Keeps nearly parallel units from cancelling each other
 # with huge weights; the fit itself does not notice.
-RIDGE = 1e-4
+RIDGE = 3e-3
 
-# How many candidates enter a round, and how many steps each is given.
-ROUNDS = ((8, 5), (3, 10), (1, 25))
+# How many candidates enter a round, and how many steps each is given. A single hidden layer hardly
+# goes astray: its kinks are spread over the data from the first.
+SHALLOW_ROUNDS = ((4, 4), (2, 6), (1, 8))
+DEEP_ROUNDS = ((8, 5), (3, 10), (1, 20))
+
+# A search whose residuals after a round are so many times those of another start goes no further.
+HOPELESS = 4.0
 
 # How many of the last fits are compared on all rows, and how many steps the best is given there.
 MAX_FINALISTS = 4
@@ -71,8 +81,10 @@ class Start(NamedTuple):
     sample: NDArray[np.intp]  # (m,): which rows these were
 
 
-def starting_methods(n_components: int) -> tuple[str, ...]:
+def starting_methods(n_components: int, hidden_layer_sizes: Sequence[int]) -> tuple[str, ...]:
     """Return the methods worth a try for so many latent dimensions, most promising first."""
+    if len(hidden_layer_sizes) == 0:
+        return ("pca",)
     return ("tree", "isomap", "pca") if n_components == 1 else ("isomap", "pca")
 
 
@@ -84,6 +96,7 @@ def starting_network(
     activation: Activation,
     method: str,
     generator: np.random.Generator,
+    to_beat: float = np.inf,
 ) -> Start:
     """Find coordinates on the rows and fit a network to them.
 
@@ -101,6 +114,8 @@ def starting_network(
         Where the coordinates come from; "tree" means "isomap" in two dimensions and more.
     generator : numpy.random.Generator
         The only source of chance: the same state gives the same start.
+    to_beat : float
+        Mean squared residual of another start.  One that is far from it early on is not pursued.
 
     Returns
     -------
@@ -131,7 +146,9 @@ def starting_network(
         variances = rows.var(axis=0) - np.sum(network.coefs[-1] ** 2, axis=1)
         return Start(network, coordinates, np.maximum(variances, 0.0), sample)
     coordinates = find_coordinates(rows, n_components, method, generator)
-    network = fit_to_coordinates(coordinates, rows, hidden_layer_sizes, activation, generator)
+    network = fit_to_coordinates(
+        coordinates, rows, hidden_layer_sizes, activation, generator, to_beat
+    )
     variances = residual_variances(network, coordinates, rows)
     return Start(network, coordinates, variances, sample)
 
@@ -148,6 +165,7 @@ def fit_to_coordinates(
     hidden_layer_sizes: Sequence[int],
     activation: Activation,
     generator: np.random.Generator,
+    to_beat: float = np.inf,
 ) -> Network:
     """Fit a network with hidden layers to coordinates (n, s) and rows (n, d) by least squares.
 
@@ -155,10 +173,11 @@ def fit_to_coordinates(
     -----
     For given hidden layers the best output layer is linear least squares, so only the hidden layers
     are searched, by Levenberg-Marquardt steps on what the output layer leaves unexplained (variable
-    projection, Kaufman's form: `_step_system`).
+    projection, Kaufman's form: `_step_system`).  The search ends early if its first round leaves a
+    mean squared residual far above ``to_beat``.
     """
     pairs = _Pairs(coordinates, rows)
-    hidden = _search_hidden_layers(pairs, hidden_layer_sizes, activation, generator)
+    hidden = _search_hidden_layers(pairs, hidden_layer_sizes, activation, generator, to_beat)
     fit = _fit_output_layer(hidden, activation, pairs)
     return _balance((*fit.hidden, fit.output), activation)
 
@@ -186,9 +205,13 @@ def _search_hidden_layers(
     hidden_layer_sizes: Sequence[int],
     activation: Activation,
     generator: np.random.Generator,
+    to_beat: float,
 ) -> tuple[Floats, ...]:
     """Grow candidates from random hidden layers, in rounds of fewer candidates and more steps."""
-    averages = _average_neighbors(pairs)
+    rounds = SHALLOW_ROUNDS if len(hidden_layer_sizes) == 1 else DEEP_ROUNDS
+    averages = _smooth(_average_neighbors(pairs))
+    # Of the averages alone, whose residuals are smaller than those of rows: a cautious comparison.
+    hopeless = HOPELESS * to_beat * averages.targets.size
     if pairs.targets.shape[1] > MAX_TARGETS:
         # Squared error is blind to rotations, and neighbours' averages vary in few directions.
         axes, _ = principal_axes(averages.targets, MAX_TARGETS)
@@ -200,13 +223,13 @@ def _search_hidden_layers(
             activation,
             averages,
         )
-        for _ in range(ROUNDS[0][0])
+        for _ in range(rounds[0][0])
     ]
     n_parameters = sum(layer.size for layer in candidates[0].hidden)
     work_per_step = n_parameters**2 * (averages.targets.size + n_parameters / 3)
     steps_left = int(WORK / work_per_step)
     finalists: list[_Fit] = []
-    for n_candidates, n_steps in ROUNDS:
+    for n_candidates, n_steps in rounds:
         candidates.sort(key=lambda fit: fit.loss)
         n_affordable = max(1, steps_left // (2 * n_steps))
         candidates = candidates[: min(n_candidates, n_affordable)]
@@ -216,6 +239,9 @@ def _search_hidden_layers(
         ]
         steps_left -= n_steps * len(candidates)
         finalists += candidates
+        best = min(candidates, key=lambda fit: fit.loss)
+        if best.loss > hopeless:
+            return best.hidden
 
     # Averages hide what a steep unit does between them, most of all at the ends, where neighbours
     # lie far apart: the rows themselves have the last word, and a few steps.
@@ -253,6 +279,23 @@ def _average_neighbors(pairs: _Pairs) -> _Pairs:
         np.add.reduceat(coordinates[members], firsts) / sizes[:, None],
         np.add.reduceat(rows[members], firsts) / sizes[:, None],
     )
+
+
+def _smooth(pairs: _Pairs) -> _Pairs:
+    """Mix each pair with its nearest neighbours in latent space, itself counting half.
+
+    Coordinates are mixed like targets, so that what is linear stays so.
+    """
+    n_neighbors = min(2 * pairs.latent.shape[1], len(pairs.latent) - 1)
+    if n_neighbors == 0:
+        return pairs
+    nearest = np.asarray(KDTree(pairs.latent).query(pairs.latent, n_neighbors + 1)[1])
+    latent, targets = pairs
+    for _ in range(SMOOTHINGS):
+        latent, targets = (
+            0.5 * (values + values[nearest[:, 1:]].mean(axis=1)) for values in (latent, targets)
+        )
+    return _Pairs(latent, targets)
 
 
 def _random_hidden_layers(

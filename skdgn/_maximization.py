@@ -32,9 +32,11 @@ from skdgn._noise import Noise
 from skdgn._statistics import SufficientStatistics
 
 # Hidden weights beyond this number: conjugate gradients instead of a factorised matrix.
-LARGEST_DENSE_SYSTEM = 3000
+LARGEST_DENSE_SYSTEM = 1500
 MOST_CG_STEPS = 250
 CG_TOLERANCE = 1e-6
+# Kronecker products of so many regions are summed at once: memory stays small.
+_REGIONS_AT_A_TIME = 2000
 # Added to the output layer's Gram matrix, relative to its diagonal, against units nobody uses.
 _SMALLEST_DAMPING = 1e-10
 
@@ -109,10 +111,15 @@ def _whiten_features(noise: Noise, array: Floats) -> Floats:
 
 def gradient(linearization: Linearization, layer: int) -> Floats:
     """Gradient with respect to ``[W v]`` of a layer (of the whitened output layer, if the last)."""
-    pulled = linearization.residuals @ np.swapaxes(linearization.upstream[layer], 1, 2)
-    if layer == len(linearization.downstream):
-        return pulled.sum(axis=0)
-    return np.einsum("rdo,rdi->oi", linearization.downstream[layer], pulled, optimize=True)
+    residuals = linearization.residuals
+    if layer < len(linearization.downstream):
+        residuals = np.swapaxes(linearization.downstream[layer], 1, 2) @ residuals
+    return _flatten(residuals) @ _flatten(linearization.upstream[layer]).T
+
+
+def _flatten(blocks: Floats) -> Floats:
+    """Put the regions' blocks (R, k, S + 1) side by side, so that sums over both are products."""
+    return np.ascontiguousarray(blocks.transpose(1, 0, 2)).reshape(blocks.shape[1], -1)
 
 
 class GaussNewtonSystem:
@@ -136,8 +143,7 @@ class GaussNewtonSystem:
         self.dense = self.n_hidden_weights <= LARGEST_DENSE_SYSTEM
         # U M of every layer: (R, fan_in + 1, S + 1)
         self.moments = [upstream @ linearization.latent for upstream in linearization.upstream]
-        last = linearization.upstream[-1]
-        self.gram = np.einsum("ris,rjs->ij", self.moments[-1], last, optimize=True)
+        self.gram = _flatten(self.moments[-1]) @ _flatten(linearization.upstream[-1]).T
         self.output_gradient = gradient(linearization, self.n_hidden)
         self.hidden_gradient = np.concatenate(
             [gradient(linearization, layer).ravel() for layer in self.hidden] or [np.empty(0)]
@@ -162,14 +168,9 @@ class GaussNewtonSystem:
         edges = np.concatenate([[0], np.cumsum(self.sizes)])
         for a, first in enumerate(self.hidden):
             for b, second in enumerate(self.hidden[: a + 1]):
-                outer = (
-                    np.swapaxes(self.linearization.downstream[first], 1, 2)
-                    @ (self.linearization.downstream[second])
+                block = self._sum_kronecker(
+                    first, second, np.swapaxes(self.linearization.downstream[first], 1, 2)
                 )
-                inner = self.moments[first] @ np.swapaxes(self.linearization.upstream[second], 1, 2)
-                n_regions = len(outer)
-                block = outer.reshape(n_regions, -1).T @ inner.reshape(n_regions, -1)
-                block = block.reshape(*outer.shape[1:], *inner.shape[1:]).transpose(0, 2, 1, 3)
                 block = block.reshape(self.sizes[a], self.sizes[b])
                 matrix[edges[a] : edges[a + 1], edges[b] : edges[b + 1]] = block
                 matrix[edges[b] : edges[b + 1], edges[a] : edges[a + 1]] = block.T
@@ -180,35 +181,73 @@ class GaussNewtonSystem:
         """Block between hidden weights and the output layer, (hidden weights, D, fan_in + 1)."""
         parts = []
         for layer, size in zip(self.hidden, self.sizes, strict=True):
-            downstream = self.linearization.downstream[layer]
-            inner = self.moments[layer] @ np.swapaxes(self.linearization.upstream[-1], 1, 2)
-            n_regions, n_features, _ = downstream.shape
-            block = downstream.reshape(n_regions, -1).T @ inner.reshape(n_regions, -1)
-            block = block.reshape(n_features, -1, *inner.shape[1:]).transpose(1, 2, 0, 3)
-            parts.append(block.reshape(size, n_features, -1))
+            block = self._sum_kronecker(
+                layer, self.n_hidden, np.swapaxes(self.linearization.downstream[layer], 1, 2)
+            )
+            parts.append(block.reshape(size, *block.shape[2:]))
         return np.concatenate(parts)
 
-    def multiply(self, direction: Floats, output: Floats) -> tuple[Floats, Floats]:
-        """Multiply the undamped matrix by hidden and output directions, without forming it."""
-        linearization = self.linearization
-        change = output @ linearization.upstream[-1] if self.with_output else 0.0
+    def _sum_kronecker(self, first: int, second: int, pulled: Floats) -> Floats:
+        """Sum ``(B_l' B_k) (x) (U_l M U_k')`` over regions, a few thousand of them at a time."""
+        total: Floats | None = None
+        upstream = self.linearization.upstream[second]
+        for begin in range(0, len(pulled), _REGIONS_AT_A_TIME):
+            chunk = slice(begin, begin + _REGIONS_AT_A_TIME)
+            outer = pulled[chunk]
+            if second < self.n_hidden:
+                outer = outer @ self.linearization.downstream[second][chunk]
+            inner = self.moments[first][chunk] @ np.swapaxes(upstream[chunk], 1, 2)
+            product = outer.reshape(len(outer), -1).T @ inner.reshape(len(inner), -1)
+            product = product.reshape(*outer.shape[1:], *inner.shape[1:])
+            total = product if total is None else total + product
+        assert total is not None  # every row has a region
+        return total.transpose(0, 2, 1, 3)
+
+    @cached_property
+    def _flat_upstream(self) -> list[Floats]:
+        return [_flatten(upstream) for upstream in self.linearization.upstream]
+
+    @cached_property
+    def _flat_moments(self) -> list[Floats]:
+        return [_flatten(moments) for moments in self.moments]
+
+    def _spread(self, layer: int, block: Floats) -> Floats:
+        """Multiply the upstream map of every region by a change of a layer's weights."""
+        changes = (block @ self._flat_upstream[layer]).reshape(len(block), *self._blocks)
+        return changes.transpose(1, 0, 2)
+
+    @property
+    def _blocks(self) -> tuple[int, int]:
+        """Number of regions, and of latent dimensions plus one."""
+        n_regions, n_columns, _ = self.linearization.latent.shape
+        return n_regions, n_columns
+
+    def push(self, direction: Floats) -> Floats:
+        """Change of the outputs' maps, (R, D, S + 1), as the hidden weights move."""
+        change = np.zeros_like(self.linearization.residuals)
         first = 0
         for layer, shape, size in zip(self.hidden, self.shapes, self.sizes, strict=True):
             block = direction[first : first + size].reshape(shape)
-            change = change + linearization.downstream[layer] @ (
-                block @ linearization.upstream[layer]
-            )
+            change += self.linearization.downstream[layer] @ self._spread(layer, block)
             first += size
-        parts = []
-        for layer in self.hidden:
-            pulled = change @ np.swapaxes(self.moments[layer], 1, 2)
-            parts.append(
-                np.einsum(
-                    "rdo,rdi->oi", linearization.downstream[layer], pulled, optimize=True
-                ).ravel()
-            )
-        output_part = np.einsum("rds,ris->di", change, self.moments[-1], optimize=True)
-        return np.concatenate(parts or [np.empty(0)]), output_part
+        return change
+
+    def push_output(self, output: Floats) -> Floats:
+        """Change of the outputs' maps as the whitened output layer moves."""
+        return self._spread(self.n_hidden, output)
+
+    def pull(self, change: Floats) -> Floats:
+        """Transpose of `push`, weighted by the moments: what the hidden weights feel."""
+        parts = [
+            _flatten(np.swapaxes(self.linearization.downstream[layer], 1, 2) @ change)
+            @ self._flat_moments[layer].T
+            for layer in self.hidden
+        ]
+        return np.concatenate([part.ravel() for part in parts] or [np.empty(0)])
+
+    def pull_output(self, change: Floats) -> Floats:
+        """Transpose of `push_output`, weighted by the moments."""
+        return _flatten(change) @ self._flat_moments[-1].T
 
     def solve(self, damping: float) -> tuple[list[Floats], Floats]:
         """Solve for the steps of the hidden layers and of the whitened output layer."""
@@ -228,7 +267,7 @@ class GaussNewtonSystem:
         else:
             hidden_step = self._solve_iteratively(damping * floor, factor, output_step)
         if self.with_output:
-            _, coupled = self.multiply(hidden_step, np.zeros_like(output_step))
+            coupled = self.pull_output(self.push(hidden_step))
             output_step = output_step - scipy.linalg.cho_solve(factor, coupled.T).T
         first, steps = 0, []
         for shape, size in zip(self.shapes, self.sizes, strict=True):
@@ -257,19 +296,16 @@ class GaussNewtonSystem:
     def _solve_iteratively(
         self, ridge: Floats, factor: tuple[Floats, bool], output_step: Floats
     ) -> Floats:
-        none = np.zeros_like(output_step)
-
         def multiply(direction: Floats) -> Floats:
-            product, coupled = self.multiply(direction.ravel(), none)
-            product += ridge * direction.ravel()
+            change = self.push(direction.ravel())
             if self.with_output:
-                back = scipy.linalg.cho_solve(factor, coupled.T).T
-                product -= self.multiply(np.zeros_like(direction.ravel()), back)[0]
-            return product
+                coupled = self.pull_output(change)
+                change = change - self.push_output(scipy.linalg.cho_solve(factor, coupled.T).T)
+            return self.pull(change) + ridge * direction.ravel()
 
         target = self.hidden_gradient
         if self.with_output:
-            target = target - self.multiply(np.zeros_like(target), output_step)[0]
+            target = target - self.pull(self.push_output(output_step))
         shape = (self.n_hidden_weights, self.n_hidden_weights)
         scale = 1.0 / (self.diagonal + ridge + 1e-300)
         step, _ = scipy.sparse.linalg.cg(

@@ -134,15 +134,15 @@ class PenalizedSystem:
         """Multiply the undamped matrix by a direction."""
         if self.dense:
             return self.matrix @ direction
-        n_hidden = self.system.n_hidden_weights
-        shape = self.system.output_gradient.shape
-        output = np.zeros(shape)
-        if self.system.with_output:
-            output = self.pull.T @ direction[n_hidden:].reshape(shape)
-        hidden_part, output_part = self.system.multiply(direction[:n_hidden], output)
-        if not self.system.with_output:
-            return hidden_part
-        return np.concatenate([hidden_part, (self.pull @ output_part).ravel()])
+        system, n_hidden = self.system, self.system.n_hidden_weights
+        change = system.push(direction[:n_hidden])
+        if not system.with_output:
+            return system.pull(change)
+        output = direction[n_hidden:].reshape(system.output_gradient.shape)
+        change = change + system.push_output(self.pull.T @ output)
+        return np.concatenate(
+            [system.pull(change), (self.pull @ system.pull_output(change)).ravel()]
+        )
 
     def solve(self, damping: float) -> Network:
         """Propose weights within the bounds; the direction to them ascends."""

@@ -41,6 +41,36 @@ def make_noisy_circle(
     return points + noise * generator.standard_normal(points.shape)
 
 
+def make_spiral(n_samples: int = 1000, noise: float = 0.05, random_state: Any = None) -> Floats:
+    """Draw points on a spiral of three half-turns from the origin to radius 2 and add noise.
+
+    The radius is uniform, and the angle proportional to it.
+
+    Parameters
+    ----------
+    n_samples : int, default=1000
+    noise : float, default=0.05
+        Standard deviation of the noise.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+
+    Examples
+    --------
+    >>> from skdgn.datasets import make_spiral
+    >>> make_spiral(800, random_state=0).shape
+    (800, 2)
+    """
+    _check(n_samples, noise)
+    generator = check_random_state(random_state)
+    t = generator.uniform(0.0, 1.0, n_samples)
+    angle = 3.0 * np.pi * t
+    points = 2.0 * t[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return points + noise * generator.standard_normal(points.shape)
+
+
 def make_wave(n_samples: int = 1000, noise: float = 0.1, random_state: Any = None) -> Floats:
     """Draw points on the curve (t, cos(1.4 t)) and add Gaussian noise.
 

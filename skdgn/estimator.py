@@ -11,13 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    DensityMixin,
-    TransformerMixin,
-    _fit_context,
-)
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -39,14 +33,7 @@ from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.conditioning import ExactConditioning
 
 
-class PiecewiseAffineDGN(
-    CallbackSupportMixin,
-    ExactConditioning,
-    DensityMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    BaseEstimator,
-):
+class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator):
     """Deep generative network with an exact density.
 
     ``z ~ N(0, I)`` in a latent space of ``n_components`` dimensions, ``x | z ~ N(g(z), noise)``,

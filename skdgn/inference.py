@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
@@ -16,10 +17,11 @@ from skdgn._network import Floats
 from skdgn._posterior import Posterior
 
 
-class ExactInference:
+class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """The methods of `PiecewiseAffineDGN` that only read a fitted model.
 
-    A mixin: the estimator provides ``_fitted_model``, the rest follows from it.
+    A mixin: the estimator provides ``_fitted_model``, the rest follows from it.  It is a
+    transformer itself because scikit-learn's ``set_output`` only wraps methods of such classes.
     """
 
     n_jobs: int | None

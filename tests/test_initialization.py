@@ -21,6 +21,8 @@ from skdgn._coordinates import (
 )
 from skdgn._initialization import (
     MAX_ROWS,
+    _Pairs,
+    _smooth,
     fit_to_coordinates,
     residual_variances,
     starting_methods,
@@ -343,7 +345,50 @@ def test_without_hidden_layer_and_feature_to_spare() -> None:
 
 
 def test_starting_methods() -> None:
-    assert starting_methods(1)[0] == "tree"
+    assert starting_methods(1, (8,))[0] == "tree"
     for n_components in (1, 2, 5):
-        assert set(starting_methods(n_components)) <= set(METHODS)
-    assert "tree" not in starting_methods(2)
+        assert set(starting_methods(n_components, (8,))) <= set(METHODS)
+    assert "tree" not in starting_methods(2, (8,))
+    # Without a hidden layer all methods give the same start.
+    assert len(starting_methods(1, ())) == 1
+
+
+def test_hopeless_search_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_steps = []
+    improve = _initialization._improve
+    monkeypatch.setattr(
+        _initialization,
+        "_improve",
+        lambda fit, pairs, steps: n_steps.append(steps) or improve(fit, pairs, steps),
+    )
+    rows = standardize(circle(0, 300))
+    arguments = (rows, 1, (8, 8), RELU, "pca")
+    full = starting_network(*arguments, np.random.default_rng(0))
+    n_full = sum(n_steps)
+    # Another start that explains almost all: principal scores of a circle never will.
+    early = starting_network(*arguments, np.random.default_rng(0), 0.01)
+    assert sum(n_steps) - n_full < 0.6 * n_full
+    # The same as without a rival while there is hope.
+    hopeful = starting_network(
+        *arguments, np.random.default_rng(0), float(full.residual_variances.mean())
+    )
+    assert early.network.hidden_layer_sizes == full.network.hidden_layer_sizes
+    np.testing.assert_array_equal(hopeful.network.coefs[0], full.network.coefs[0])
+
+
+def test_smoothing_keeps_what_is_linear() -> None:
+    generator = np.random.default_rng(0)
+    for n_components, n_pairs in ((1, 40), (2, 60), (3, 5), (2, 1)):
+        latent = generator.standard_normal((n_pairs, n_components))
+        weights = generator.standard_normal((n_components, 3))
+        smooth = _smooth(_Pairs(latent, latent @ weights + 1.0))
+        np.testing.assert_allclose(smooth.targets, smooth.latent @ weights + 1.0, atol=1e-12)
+
+
+def test_smoothing_takes_out_noise() -> None:
+    generator = np.random.default_rng(0)
+    latent = np.sort(generator.standard_normal((200, 1)), axis=0)
+    noise = generator.standard_normal((200, 1))
+    smooth = _smooth(_Pairs(latent, noise))
+    # Weights 1/2, 1/4, 1/4, twice: about 0.3 of the variance is left.
+    assert smooth.targets.var() < 0.5 * noise.var()

@@ -16,6 +16,7 @@ from skdgn._visits import Visitor, Visits
 from tests.cells.helpers import integrate_cells
 from tests.line_posterior import line_posterior
 from tests.networks import DEGENERATE, random_architecture, random_network
+from tests.reference.latent_integral import integrate_over_latent_space
 
 DATA = Path(__file__).parent / "data"
 
@@ -24,6 +25,8 @@ DENSITY_ACCURACY = 1e-10
 MOMENT_ACCURACY = 1e-8
 # The reference's own accuracy for moments of outliers.
 OUTLIER_MOMENT_ACCURACY = 1e-6
+# Twenty and more noise deviations off the manifold, three latent dimensions.
+TAIL_ACCURACY = 1e-6
 # A closed form, or the same integrals summed in another way.
 ROUNDING = 1e-12
 # Points with a lower log density are outliers.
@@ -156,6 +159,38 @@ def test_three_latent_dimensions_equal_the_grid(case: dict[str, Any]) -> None:
     means = posterior_of(visits).means
     # Moments of a grid are less accurate than its sum.
     assert relative_error(means, np.array(case["posterior_mean"])).max() <= 10.0 * case["tol"]
+
+
+def row_off_the_manifold(
+    network: Network, partition: Partition, factor: np.ndarray, deviations: float, seed: int
+) -> np.ndarray:
+    """A row this many noise deviations from a point of the manifold, perpendicular to it."""
+    latent = np.random.default_rng(seed).normal(size=(1, network.n_components))
+    (region,) = partition.locate(network.patterns(latent))
+    whitened = np.linalg.solve(factor, partition.maps.slopes[region])
+    normal = np.linalg.svd(whitened)[0][:, -1]
+    return network.forward(latent)[0] + deviations * factor @ normal
+
+
+@pytest.mark.parametrize("deviations", [20.0, -20.0, 100.0, -100.0])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_tail_for_three_latent_dimensions(activation: str, deviations: float) -> None:
+    network = random_network(3, (4, 3), n_features=4, activation=activation, seed=2)
+    covariance = 0.1 * random_covariance(4, np.random.default_rng(0))
+    partition = build_partition(network)
+    row = row_off_the_manifold(network, partition, np.linalg.cholesky(covariance), deviations, 2)
+    visits = visit(network, covariance, row[None])
+    expected = integrate_over_latent_space(
+        network.coefs,
+        network.intercepts,
+        network.activation.negative_slope,
+        covariance,
+        row,
+        tolerance=0.1 * TAIL_ACCURACY,
+    )
+    # Of the density, not only of its log, which is large.
+    assert abs(visits.log_density[0] - expected.log_density) <= TAIL_ACCURACY
+    np.testing.assert_allclose(posterior_of(visits).means[0], expected.mean, atol=TAIL_ACCURACY)
 
 
 # Against a visit of every region.
@@ -323,7 +358,7 @@ def gaussian_log_density(rows: np.ndarray, mean: np.ndarray, covariance: np.ndar
 
 
 @pytest.mark.parametrize("kind", NOISES)
-@pytest.mark.parametrize("n_components", [1, 2, 3])
+@pytest.mark.parametrize("n_components", [1, 2, 3, 4])
 def test_no_hidden_layer_is_a_gaussian(n_components: int, kind: str) -> None:
     network = random_network(n_components, (), n_features=4, seed=8)
     noise = np.asarray(NOISES[kind])

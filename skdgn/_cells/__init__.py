@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import skdgn._cells.boundaries  # (registers the integral over polygons)
 import skdgn._cells.conditioning  # (registers the integral over polytopes)
 import skdgn._cells.flags  # noqa: F401  (registers the integral over polyhedra)
 from skdgn._cells._interface import (

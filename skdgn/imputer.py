@@ -1,0 +1,151 @@
+"""DGNImputer: missing values filled in before any other scikit-learn model."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, _fit_context, clone
+from sklearn.impute import MissingIndicator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skdgn.estimator import PiecewiseAffineDGN
+
+
+class DGNImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Imputation by the exact conditional mean of a deep generative network.
+
+    Parameters
+    ----------
+    estimator : PiecewiseAffineDGN, default=None
+        The model to be fitted to the rows, holes included; None is ``PiecewiseAffineDGN()``.
+    add_indicator : bool, default=False
+        Whether to append a column of zeros and ones for each feature that had missing values in
+        `fit`, 1 where a value was missing.
+
+    Attributes
+    ----------
+    estimator_ : PiecewiseAffineDGN
+        The fitted model.
+    indicator_ : MissingIndicator or None
+        Fitted if ``add_indicator`` is set.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if they were given as strings.
+
+    See Also
+    --------
+    PiecewiseAffineDGN.impute : The same for a fitted model, with draws for multiple imputation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgn import DGNImputer, PiecewiseAffineDGN
+    >>> X = np.array([[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, np.nan], [4.0, 3.9]])
+    >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+    >>> DGNImputer(linear).fit_transform(X).round(1)
+    array([[0. , 0.1],
+           [1. , 0.9],
+           [2. , 2.1],
+           [3. , 3. ],
+           [4. , 3.9]])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [PiecewiseAffineDGN, None],
+        "add_indicator": ["boolean"],
+    }
+
+    def __init__(
+        self, estimator: PiecewiseAffineDGN | None = None, add_indicator: bool = False
+    ) -> None:
+        self.estimator = estimator
+        self.add_indicator = add_indicator
+
+    # The estimator's own parameters are checked when it is fitted.
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model to what was observed.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+        y : None
+            Ignored, present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        self : DGNImputer
+        """
+        rows = self._validate(X, reset=True)
+        estimator = PiecewiseAffineDGN() if self.estimator is None else clone(self.estimator)
+        # Only frames bring the names along that an error about a column is to mention.
+        self.estimator_ = estimator.fit(X if hasattr(X, "columns") else rows, None, sample_weight)
+        self.indicator_ = None
+        if self.add_indicator:
+            self.indicator_ = MissingIndicator(error_on_new=False).fit(rows)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Fill in what is missing; append the indicator, if there is one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        X_imputed : ndarray of shape (n_samples, n_features_out)
+            Observed entries are returned as they are.
+        """
+        check_is_fitted(self)
+        rows = self._validate(X, reset=False)
+        model = self.estimator_._fitted_model()
+        filled = rows.copy()
+        chosen = np.flatnonzero(np.isnan(rows).any(axis=1))
+        if chosen.size > 0:
+            means = model.impute(rows[chosen].astype(np.float64), self.estimator_.n_jobs)
+            filled[chosen] = np.where(np.isnan(rows[chosen]), means, rows[chosen])
+        if self.indicator_ is None:
+            return filled
+        return np.concatenate([filled, self.indicator_.transform(rows)], axis=1, dtype=filled.dtype)
+
+    def _validate(self, X: ArrayLike, reset: bool) -> NDArray[Any]:
+        rows: NDArray[Any] = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=2 if reset else 1,
+            ensure_all_finite="allow-nan",
+        )
+        return rows
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
+        """Get the names of the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the features; None takes those seen in `fit`, or x0, x1, ...
+
+        Returns
+        -------
+        names : ndarray of str
+        """
+        names = super().get_feature_names_out(input_features)
+        if self.indicator_ is None:
+            return names
+        return np.concatenate([names, self.indicator_.get_feature_names_out(names)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
