@@ -86,7 +86,7 @@ def draw_truncated(
         np.zeros(1, dtype=np.intp),
         np.ones(1),
         factor[None],
-        np.linalg.solve(factor, mean)[None],
+        np.asarray(np.linalg.solve(factor, mean), dtype=np.float64)[None],
         moments.means,
         moments.covariances,
     )

@@ -2,7 +2,7 @@
 
 On region r, log p(x, z) is a constant minus
 
-    (|x~ - b~ - A~ m|^2 + |m|^2 + |y - center|^2) / 2       with z = factor @ y,  m = factor @ center
+    (|x~ - b~ - A~ m|^2 + |m|^2 + |y - center|^2) / 2     with z = factor @ y,  m = factor @ center
 
 so its maximum is at the region's point nearest to the centre, in whitened coordinates: a small
 quadratic program.  Facets bound that distance from below.  Regions are taken in the order of their
