@@ -323,7 +323,7 @@ class Posterior:
                     f"{name} must be finite, got {values[~np.isfinite(values)].flat[0]}."
                 )
         try:
-            return checked, np.linalg.cholesky(matrices)
+            return checked, np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
         except np.linalg.LinAlgError:
             smallest = np.linalg.eigvalsh(matrices)[:, 0].min()
             raise ValueError(
