@@ -203,7 +203,8 @@ def test_neighborhood_graph_has_the_distances_once() -> None:
 def test_degenerate_rows(
     name: str, hidden: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_initialization, "ROUNDS", ((2, 3), (1, 4)))  # the same paths, sooner
+    for rounds in ("SHALLOW_ROUNDS", "DEEP_ROUNDS"):
+        monkeypatch.setattr(_initialization, rounds, ((2, 3), (1, 4)))  # the same paths, sooner
     rows = DEGENERATE[name]
     cases = itertools.product((1, 3), METHODS)
     for (n_components, method), activation in zip(
