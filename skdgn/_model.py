@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._cells import CellIntegrals, integrate_gaussian
-from skdgn._imputation import fill_with_means
+from skdgn._imputation import fill_with_draws, fill_with_means
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import Partition, build_partition
@@ -62,6 +62,22 @@ class Model:
     def impute(self, rows: Floats, n_jobs: int | None = None) -> Floats:
         """Replace what is missing from rows (n, D) by its conditional mean."""
         return fill_with_means(self.visitor, rows, n_jobs)
+
+    def draw_missing(
+        self,
+        rows: Floats,
+        n_draws: int,
+        generator: np.random.RandomState,
+        n_jobs: int | None = None,
+    ) -> Floats:
+        """Replace what is missing from rows (n, D) by independent draws: (n_draws, n, D)."""
+        latent = self.posterior(rows, n_jobs).sample(n_draws, generator)
+        units = self.visitor.incomplete.units
+        tables = np.tile(rows, (n_draws, 1, 1))
+        for table, points in zip(tables, latent, strict=True):
+            noise = self.noise.color(generator.standard_normal(rows.shape))
+            fill_with_draws(table, self.network.forward(points) + noise, units)
+        return tables
 
     def draw(
         self, n_samples: int, generator: np.random.RandomState

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TypeVar
+from numbers import Integral
+from typing import Any, TypeVar
 
 import joblib
 import numpy as np
+from numpy.typing import ArrayLike
 
+from skdgn._comparison import Comparison
+from skdgn._draws import Mixtures, draw_mixtures
+from skdgn._modes import find_modes
 from skdgn._network import Floats
 from skdgn._tables import TableVisitor, concatenate
 from skdgn._visits import Visits
@@ -46,7 +51,7 @@ def log_density(visitor: TableVisitor, rows: Floats, n_jobs: int | None = None) 
 def posterior(visitor: TableVisitor, rows: Floats, n_jobs: int | None = None) -> Posterior:
     """Exact posterior of every row (n, D)."""
     parts = map_batches(lambda batch: visitor.visit(rows[batch]), len(rows), n_jobs)
-    return Posterior(concatenate(parts), len(visitor.conditionals.centers))
+    return Posterior(visitor, rows, concatenate(parts))
 
 
 class Posterior:
@@ -65,11 +70,29 @@ class Posterior:
     log_density_error : ndarray of shape (n_samples,)
         Standard error of the rows' log densities: zero for up to three latent dimensions, where
         all results are exact to rounding; for more, integrals over regions are estimates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgn.estimator import PiecewiseAffineDGN
+    >>> model = PiecewiseAffineDGN.from_network(
+    ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+    ... )  # x = |z| + noise: two values of z explain an x
+    >>> posterior = model.posterior([[2.0]])
+    >>> np.abs(posterior.mode())
+    array([[1.6]])
+    >>> posterior.log_density([[1.6], [-1.6]]).round(2)
+    array([[-0.81, -0.81]])
+    >>> draws = posterior.sample(4, random_state=0)
+    >>> draws.shape
+    (4, 1, 1)
     """
 
-    def __init__(self, visits: Visits, n_regions: int) -> None:
+    def __init__(self, visitor: TableVisitor, rows: Floats, visits: Visits) -> None:
+        self._visitor = visitor
+        self._table = rows
         self._visits = visits
-        self._n_regions = n_regions
+        self._n_regions = len(visitor.partition)
 
     def __len__(self) -> int:
         return len(self._visits.log_density)
@@ -118,3 +141,203 @@ class Posterior:
         """Region with the largest responsibility, (n_samples,)."""
         order = np.lexsort((-self._visits.responsibilities, self._rows))
         return self._visits.regions[order[self._visits.start[:-1]]]
+
+    @cached_property
+    def _conditional(self) -> tuple[Floats, Floats]:
+        """Factors (v, S, S) and whitened centres (v, S) of the visits' untruncated Gaussians."""
+        return self._visitor.incomplete.condition(self._table, self._visits)
+
+    @cached_property
+    def _is_known(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Rows whose density is a number: others are too far out for anything to be known."""
+        return np.isfinite(self._visits.log_density)
+
+    def sample(self, n_draws: int = 1, random_state: Any = None) -> Floats:
+        """Draw from the posterior of each row, exactly and independently.
+
+        Parameters
+        ----------
+        n_draws : int, default=1
+        random_state : int, numpy.random.Generator, RandomState instance or None, default=None
+            An integer gives the same draws each time.
+
+        Returns
+        -------
+        draws : ndarray of shape (n_draws, n_samples, n_components)
+        """
+        if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
+            raise ValueError(f"n_draws must be a positive integer, got {n_draws!r}.")
+        generator = make_generator(random_state)
+        visits = self._visits
+        factors, centers = self._conditional
+        known = np.flatnonzero(self._is_known)
+        sizes = np.diff(visits.start)
+        kept = self._is_known[self._rows]
+        mixtures = Mixtures(
+            np.concatenate([[0], np.cumsum(sizes[known])]),
+            visits.regions[kept],
+            visits.responsibilities[kept],
+            factors[kept],
+            centers[kept],
+            visits.means[kept],
+            visits.covariances[kept],
+        )
+        draws = np.full((int(n_draws), len(self), visits.means.shape[1]), np.nan)
+        facets = self._visitor.partition.cells.facets()
+        draws[:, known] = draw_mixtures(facets, mixtures, int(n_draws), generator)
+        return draws
+
+    def mode(self, zero_noise: bool = False) -> Floats:
+        """Find the maximum of each row's posterior density, over all regions.
+
+        Parameters
+        ----------
+        zero_noise : bool, default=False
+            Find the limit of the maximum as the noise shrinks instead: the point whose image is
+            nearest to the row (in units of the noise), that of the smallest norm if there are
+            several.
+
+        Returns
+        -------
+        mode : ndarray of shape (n_samples, n_components)
+        """
+        visitor = self._visitor
+        return find_modes(visitor.partition, visitor.noise, self._table, bool(zero_noise))
+
+    def log_density(self, Z: ArrayLike) -> Floats:
+        """Compute the log density of each row's posterior at latent points.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n_points, n_components)
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples, n_points)
+        """
+        n_components = self._visits.means.shape[1]
+        latent = np.asarray(Z, dtype=np.float64)
+        if latent.ndim != 2 or latent.shape[1] != n_components:
+            raise ValueError(
+                f"Z must have shape (n_points, {n_components}), got shape {latent.shape}."
+            )
+        if not np.isfinite(latent).all():
+            raise ValueError(
+                f"Z must be finite, got {latent[~np.isfinite(latent)].flat[0]}."
+            )
+        return self._comparison.log_density(latent)
+
+    def kl_from(self, means: ArrayLike, covariances: ArrayLike) -> Floats:
+        """Compute the Kullback-Leibler divergence of the posterior from Gaussians, exactly.
+
+        Parameters
+        ----------
+        means : array-like of shape (n_samples, n_components)
+        covariances : array-like of shape (n_samples, n_components, n_components)
+            Of a Gaussian q for each row.
+
+        Returns
+        -------
+        divergence : ndarray of shape (n_samples,)
+            KL(q || posterior), the expectation under q of log q(z) - log p(z | x).
+        """
+        checked, factors = self._check_gaussians(means, covariances)
+        return self._comparison.divergences(checked, factors)
+
+    def best_gaussian(
+        self, criterion: str = "kl", means: ArrayLike | None = None,
+        covariances: ArrayLike | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Find the Gaussian nearest to each row's posterior.
+
+        Parameters
+        ----------
+        criterion : {"kl", "moments"}, default="kl"
+            ``"kl"`` minimises KL(q || posterior), as variational inference does; ``"moments"``
+            takes the posterior's mean and covariance, which minimise KL(posterior || q).
+        means : array-like of shape (n_samples, n_components), default=None
+        covariances : array-like of shape (n_samples, n_components, n_components), default=None
+            Gaussians from which the search is to start, too (``"kl"`` only).
+
+        Returns
+        -------
+        means : ndarray of shape (n_samples, n_components)
+        covariances : ndarray of shape (n_samples, n_components, n_components)
+
+        Notes
+        -----
+        The divergence may have several minima, one for each mode.  The search starts from the
+        posterior's moments, from its heaviest regions and from the Gaussian given, if any.
+        """
+        if criterion not in ("kl", "moments"):
+            raise ValueError(f'criterion must be "kl" or "moments", got {criterion!r}.')
+        if criterion == "moments":
+            return self.mean.copy(), self.covariance.copy()
+        given = None if means is None else self._check_gaussians(means, covariances)
+        best_means, factors, _ = self._comparison.best_gaussians(self.mean, self.covariance, given)
+        return best_means, factors @ np.swapaxes(factors, 1, 2)
+
+    def _gaps(self, means: ArrayLike, covariances: ArrayLike) -> tuple[Floats, Floats]:
+        """Divergence of given Gaussians beyond the best ones, and that of the best ones."""
+        checked, factors = self._check_gaussians(means, covariances)
+        divergences = self._comparison.divergences(checked, factors)
+        _, _, smallest = self._comparison.best_gaussians(
+            self.mean, self.covariance, (checked, factors)
+        )
+        family = np.minimum(smallest, divergences)
+        return divergences - family, family
+
+    def _elbo(self, means: ArrayLike, covariances: ArrayLike) -> Floats:
+        return self._comparison.elbo(*self._check_gaussians(means, covariances))
+
+    @cached_property
+    def _comparison(self) -> Comparison:
+        """What densities and divergences are computed with."""
+        visits = self._visits
+        # The heaviest visit of each row is its reference.
+        order = np.lexsort((-visits.responsibilities, self._rows))
+        factors, centers = self._conditional
+        return Comparison(self._visitor, self._table, visits, order, factors, centers)
+
+    def _check_gaussians(
+        self, means: ArrayLike, covariances: ArrayLike | None
+    ) -> tuple[Floats, Floats]:
+        """Check Gaussians; return their means and the lower factors of their covariances."""
+        n_rows, n_components = self._visits.log_density.size, self._visits.means.shape[1]
+        checked = np.asarray(means, dtype=np.float64)
+        if checked.shape != (n_rows, n_components):
+            raise ValueError(
+                f"means must have shape {(n_rows, n_components)}, got shape {checked.shape}."
+            )
+        matrices = np.asarray(covariances, dtype=np.float64)
+        if matrices.shape != (n_rows, n_components, n_components):
+            raise ValueError(
+                f"covariances must have shape {(n_rows, n_components, n_components)}, "
+                f"got shape {matrices.shape}."
+            )
+        for name, values in (("means", checked), ("covariances", matrices)):
+            if not np.isfinite(values).all():
+                raise ValueError(
+                    f"{name} must be finite, got {values[~np.isfinite(values)].flat[0]}."
+                )
+        try:
+            return checked, np.linalg.cholesky(matrices)
+        except np.linalg.LinAlgError:
+            smallest = np.linalg.eigvalsh(matrices)[:, 0].min()
+            raise ValueError(
+                "covariances must be positive definite, "
+                f"got a matrix with smallest eigenvalue {smallest}."
+            ) from None
+
+
+def make_generator(random_state: Any) -> np.random.Generator:
+    """Make a generator from a seed, a generator of either kind, or nothing."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "random_state must be a non-negative integer, a numpy.random.Generator, a RandomState "
+            f"or None, got {random_state!r}."
+        ) from error

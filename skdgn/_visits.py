@@ -28,7 +28,8 @@ Integers = NDArray[np.intp]
 
 # Regions whose share is at most exp(-37) = 9e-17 of the density are not visited.
 NEGLIGIBLE = 37.0
-# Regions are searched down to this distance from the largest bound, which may exceed the density.
+# Regions are searched down to this distance from the largest bound.  The bound may exceed the
+# density, for far outliers by thousands: then again, each time down to twice the distance.
 SEARCH_MARGIN = NEGLIGIBLE + 4.0
 # With a bound this near to the largest possible one, it does not matter where to search next.
 _NEAR = 20.0
@@ -181,6 +182,7 @@ def _search(
     groups: Groups,
     lowest: float,
     below: float,
+    margin: float,
     candidates: _Candidates,
 ) -> tuple[int, float]:
     """Find the regions whose bound lies in a range.
@@ -192,7 +194,9 @@ def _search(
     conditionals : Conditionals
     groups : Groups
     lowest, below : float
-        Regions have ``lowest <= bound < below``; ``lowest`` is raised as large bounds are found.
+        Regions have ``lowest <= bound < below``.
+    margin : float
+        As larger bounds are found, ``lowest`` is raised to this distance from them.
     candidates : _Candidates
         Filled with these regions, and maybe with others of smaller bounds.
 
@@ -307,7 +311,7 @@ def _search(
                 evidences[n_candidates] = evidence
                 bounds[n_candidates] = bound
                 n_candidates += 1
-                lowest = max(lowest, bound - SEARCH_MARGIN)
+                lowest = max(lowest, bound - margin)
                 is_heap = is_heap and bound < log_constant - _NEAR
     return n_candidates, lowest
 
@@ -364,10 +368,10 @@ def _visit_rows(
     while n < len(rows) and n_visits + n_regions <= len(regions):
         n_before = n_visits
         log_total, log_sum = -math.inf, -math.inf
-        lowest, below = -math.inf, math.inf
+        lowest, below, margin = -math.inf, math.inf, SEARCH_MARGIN
         while True:
             n_candidates, lowest = _search(
-                rows[n], axes, conditionals, groups, lowest, below, candidates
+                rows[n], axes, conditionals, groups, lowest, below, margin, candidates
             )
             n_candidates = sort_candidates(candidates, n_candidates, lowest)
             k = order[0]
@@ -416,7 +420,7 @@ def _visit_rows(
             if not lowest > log_total - NEGLIGIBLE:
                 break
             # The largest bound exceeded the density by far: search again for what seemed too small.
-            lowest, below = log_total - NEGLIGIBLE, lowest
+            lowest, below, margin = log_total - NEGLIGIBLE, lowest, 2.0 * margin
         if n_visits == n_before:
             # So far out that the log density is not a floating-point number: nothing is known.
             regions[n_visits] = 0

@@ -141,6 +141,49 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         rows = self._validate_rows(X)
         return self._fitted_model().posterior(rows, self.n_jobs)
 
+    def elbo(self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Floats:
+        """Compute the evidence lower bound of a Gaussian q(z | x) for each row, exactly.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        means : array-like of shape (n_samples, n_components)
+        covariances : array-like of shape (n_samples, n_components, n_components)
+            Of q, as an encoder gives them.
+
+        Returns
+        -------
+        elbo : ndarray of shape (n_samples,)
+            ``score_samples(X) - posterior(X).kl_from(means, covariances)``, no Monte Carlo.
+        """
+        return self.posterior(X)._elbo(means, covariances)
+
+    def variational_gap(
+        self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike
+    ) -> tuple[Floats, Floats]:
+        """Split the gap between log density and lower bound, for a Gaussian q(z | x) per row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        means : array-like of shape (n_samples, n_components)
+        covariances : array-like of shape (n_samples, n_components, n_components)
+            Of q, as an encoder gives them.
+
+        Returns
+        -------
+        amortisation_gap : ndarray of shape (n_samples,)
+            What is lost because q is not the best Gaussian for its row.
+        family_gap : ndarray of shape (n_samples,)
+            What the best Gaussian loses: the posterior is not Gaussian.
+
+        Notes
+        -----
+        Their sum is KL(q || posterior).  The best Gaussian is the best minimum found from several
+        starts, see `Posterior.best_gaussian`.
+        """
+        return self.posterior(X)._gaps(means, covariances)
+
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Compute the posterior probability of each region, given each row.
 

@@ -220,4 +220,5 @@ def preactivations(network: Network, latent: np.ndarray) -> tuple[np.ndarray, np
 def regions_of_patterns(partition: Partition, patterns: np.ndarray) -> np.ndarray:
     """Index of the region with each pattern (n, units), -1 where there is none."""
     index = {row.tobytes(): r for r, row in enumerate(partition.patterns)}
-    return np.array([index.get(row.tobytes(), -1) for row in np.ascontiguousarray(patterns)])
+    found = [index.get(row.tobytes(), -1) for row in np.ascontiguousarray(patterns)]
+    return np.array(found, dtype=np.intp)

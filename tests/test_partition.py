@@ -177,7 +177,7 @@ def test_random_networks(n_components: int, seeds: range) -> None:
         check_interior_points(network, partition)
 
 
-@pytest.mark.parametrize(("n_components", "seeds"), PORTIONS[::3])
+@pytest.mark.parametrize(("n_components", "seeds"), PORTIONS)
 def test_neighbouring_maps_agree_on_their_facet(n_components: int, seeds: range) -> None:
     crossings, regions = 0, 0
     for network in random_networks(n_components, seeds):

@@ -171,7 +171,7 @@ def test_bad_parameters_are_refused(parameters, message, circle):
 
 def test_bad_sample_weights_are_refused(circle):
     # Recent versions of scikit-learn refuse this themselves.
-    with pytest.raises(ValueError, match="must have a positive sum|at least one non-zero number"):
+    with pytest.raises(ValueError, match=r"must have a positive sum|at least one non-zero number"):
         short_model().fit(circle, sample_weight=np.zeros(120))
     with pytest.raises(ValueError, match="Negative values"):
         short_model().fit(circle, sample_weight=-np.ones(120))

@@ -358,7 +358,7 @@ def gaussian_log_density(rows: np.ndarray, mean: np.ndarray, covariance: np.ndar
 
 
 @pytest.mark.parametrize("kind", NOISES)
-@pytest.mark.parametrize("n_components", [1, 2, 3])
+@pytest.mark.parametrize("n_components", [1, 2, 3, 4])
 def test_no_hidden_layer_is_a_gaussian(n_components: int, kind: str) -> None:
     network = random_network(n_components, (), n_features=4, seed=8)
     noise = np.asarray(NOISES[kind])

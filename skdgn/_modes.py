@@ -1,0 +1,161 @@
+"""The likeliest latent point, over all regions, and its limit for vanishing noise.
+
+On region r, log p(x, z) is a constant minus
+
+    (|x~ - b~ - A~ m|^2 + |m|^2 + |y - center|^2) / 2       with z = factor @ y,  m = factor @ center
+
+so its maximum is at the region's point nearest to the centre, in whitened coordinates: a small
+quadratic program.  Facets bound that distance from below.  Regions are taken in the order of their
+bounds until none can be better than the best so far: the maximum is global.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from skdgn._cells.quadratic_program import nearest_point
+from skdgn._conditionals import Conditionals, condition
+from skdgn._jit import kernel
+from skdgn._network import Floats
+from skdgn._noise import Noise
+from skdgn._observed import observed_parts
+from skdgn._partition import Partition
+
+# Noise variance that counts as none, relative to the largest variance that the generator gives to
+# any direction of the features, in units of the noise.
+_VANISHING = 1e-12
+# Each such step divides what the vanishing noise still changes by its inverse.
+_REFINEMENTS = 2
+
+
+def find_modes(partition: Partition, noise: Noise, rows: Floats, zero_noise: bool) -> Floats:
+    """Find the posterior's maximum for each row (n, D), NaN where values are missing.
+
+    With ``zero_noise``, its limit as the noise shrinks: the point whose image is nearest to the
+    row, in units of the noise, and of these that of the smallest norm.
+    """
+    modes = np.empty((len(rows), partition.maps.slopes.shape[2]))
+    for part in observed_parts(partition, noise, rows):
+        part_noise, n_refinements = part.noise, 0
+        if zero_noise:
+            slopes = part_noise.whiten(np.swapaxes(part.partition.maps.slopes, 1, 2))
+            largest = np.square(slopes).sum(axis=(1, 2)).max()
+            # A constant generator says nothing about z, whatever the noise.
+            scale = _VANISHING * (largest if largest > 0.0 else 1.0)
+            part_noise = Noise.from_covariance(scale * part.noise.covariance, part.features.size)
+            n_refinements = _REFINEMENTS
+        conditionals = condition(part.partition, part_noise)
+        whitened = np.ascontiguousarray(part_noise.whiten(part.rows))
+        found = np.empty((len(whitened), modes.shape[1]))
+        _find_modes(whitened, conditionals, n_refinements, found)
+        modes[part.indices] = found
+    return modes
+
+
+@kernel
+def _find_modes(
+    rows: Floats, conditionals: Conditionals, n_refinements: int, modes: Floats
+) -> None:
+    n_regions, n_features, n_components = conditionals.slopes.shape
+    factors, projections = conditionals.factors, conditionals.projections
+    slopes, offsets = conditionals.slopes, conditionals.offsets
+    start, normals = conditionals.facet_start, conditionals.facet_normals
+    most_facets = 0
+    for r in range(n_regions):
+        most_facets = max(most_facets, start[r + 1] - start[r])
+    centers, squares = np.empty((n_regions, n_components)), np.empty(n_regions)
+    distances, latent = np.empty(n_regions), np.empty(n_components)
+    point, nearest = np.empty(n_components), np.empty(n_components)
+    bounds, multipliers = np.empty(most_facets), np.empty(most_facets)
+    for n in range(len(rows)):
+        for r in range(n_regions):
+            for s in range(n_components):
+                centers[r, s] = conditionals.centers[r, s]
+                for d in range(n_features):
+                    centers[r, s] += projections[r, s, d] * rows[n, d]
+            square = 0.0
+            for s in range(n_components):
+                latent[s] = 0.0
+                for t in range(n_components):
+                    latent[s] += factors[r, s, t] * centers[r, t]
+                square += latent[s] * latent[s]
+            for d in range(n_features):
+                residual = rows[n, d] - offsets[r, d]
+                for s in range(n_components):
+                    residual -= slopes[r, d, s] * latent[s]
+                square += residual * residual
+            outside = 0.0
+            for f in range(start[r], start[r + 1]):
+                distance = conditionals.facet_offsets[f]
+                for s in range(n_components):
+                    distance -= normals[f, s] * centers[r, s]
+                outside = max(outside, distance)
+            squares[r], distances[r] = square, outside
+
+        best, best_region = math.inf, -1
+        while True:
+            smallest, region = math.inf, -1
+            for r in range(n_regions):
+                bound = squares[r] + distances[r] * distances[r]
+                if bound < smallest:
+                    smallest, region = bound, r
+            if region < 0 or smallest >= best:
+                break
+            distance = _nearest_in_region(
+                conditionals, region, centers[region], bounds, multipliers, point
+            )
+            value = squares[region] + distance * distance
+            if value < best:
+                best, best_region = value, region
+                for s in range(n_components):
+                    nearest[s] = centers[region, s] + point[s]
+            distances[region] = math.inf  # done
+        if best_region < 0:
+            # So far out that the density is not a floating-point number: nothing is known.
+            for s in range(n_components):
+                modes[n, s] = math.nan
+            continue
+
+        for step in range(n_refinements + 1):
+            for s in range(n_components):
+                latent[s] = 0.0
+                for t in range(n_components):
+                    latent[s] += factors[best_region, s, t] * nearest[t]
+                modes[n, s] = latent[s]
+            if step == n_refinements:
+                break
+            # A prior around the last point instead of zero pulls less and less.
+            for s in range(n_components):
+                nearest[s] = centers[best_region, s]
+                for t in range(n_components):
+                    nearest[s] += factors[best_region, t, s] * latent[t]
+            _nearest_in_region(conditionals, best_region, nearest, bounds, multipliers, point)
+            for s in range(n_components):
+                nearest[s] += point[s]
+
+
+@kernel
+def _nearest_in_region(
+    conditionals: Conditionals,
+    region: int,
+    center: Floats,
+    bounds: Floats,
+    multipliers: Floats,
+    point: Floats,
+) -> float:
+    """Find the region's point nearest to a centre, relative to it; return its distance."""
+    first, last = conditionals.facet_start[region], conditionals.facet_start[region + 1]
+    for f in range(first, last):
+        bounds[f - first] = conditionals.facet_offsets[f]
+        for s in range(center.size):
+            bounds[f - first] -= conditionals.facet_normals[f, s] * center[s]
+    n_facets = last - first
+    return nearest_point(
+        conditionals.facet_normals[first:last],
+        bounds[:n_facets],
+        math.inf,
+        point,
+        multipliers[:n_facets],
+    )

@@ -1,0 +1,94 @@
+"""DGNImputer among scikit-learn's transformers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skdgn import DGNImputer, PiecewiseAffineDGN
+
+
+def small_model(**parameters: object) -> PiecewiseAffineDGN:
+    defaults = {
+        "hidden_layer_sizes": (2,),
+        "init_params": "pca",
+        "tol": 1e-2,
+        "random_state": 0,
+    }
+    return PiecewiseAffineDGN(**{**defaults, **parameters})
+
+
+@parametrize_with_checks([DGNImputer(small_model()), DGNImputer(small_model(), add_indicator=True)])
+def test_scikit_learn_checks(estimator: object, check: object) -> None:
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(-2.0, 2.0, 120)
+    rows = np.stack([angle, np.sin(2.0 * angle), np.cos(angle)], axis=1)
+    rows += 0.05 * rng.normal(size=rows.shape)
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    table = pd.DataFrame(rows, columns=["angle", "sine", "cosine"])
+    table["angle"] = table["angle"].fillna(0.0)
+    return table
+
+
+def test_it_is_the_models_conditional_mean(frame: pd.DataFrame) -> None:
+    imputer = DGNImputer(small_model()).fit(frame)
+    expected = small_model().fit(frame).impute(frame)
+    imputed = imputer.transform(frame)
+    assert isinstance(imputed, np.ndarray)
+    np.testing.assert_array_equal(imputed, expected.to_numpy())
+    kept = frame.notna().to_numpy()
+    np.testing.assert_array_equal(imputed[kept], frame.to_numpy()[kept])
+    assert list(imputer.get_feature_names_out()) == list(frame.columns)
+    assert imputer.indicator_ is None
+
+
+def test_indicator_and_frames(frame: pd.DataFrame) -> None:
+    imputer = DGNImputer(small_model(), add_indicator=True).set_output(transform="pandas")
+    imputed = imputer.fit_transform(frame)
+    names = ["angle", "sine", "cosine", "missingindicator_sine", "missingindicator_cosine"]
+    assert list(imputed.columns) == names == list(imputer.get_feature_names_out())
+    pd.testing.assert_index_equal(imputed.index, frame.index)
+    holes = frame[["sine", "cosine"]].isna().to_numpy()
+    np.testing.assert_array_equal(imputed.iloc[:, 3:].to_numpy(), holes)
+    polars = imputer.set_output(transform="polars").transform(frame)
+    np.testing.assert_array_equal(polars.to_numpy(), imputed.to_numpy())
+    # A hole where there was none in `fit`: filled in, without a column of its own.
+    new = frame.iloc[:2].assign(angle=np.nan)
+    assert imputer.set_output(transform="default").transform(new).shape == (2, 5)
+
+
+def test_weights_reach_the_model(frame: pd.DataFrame) -> None:
+    weights = np.where(np.arange(len(frame)) < 60, 1.0, 0.0)
+    weighted = DGNImputer(small_model()).fit(frame, sample_weight=weights)
+    part = DGNImputer(small_model()).fit(frame.iloc[:60])
+    np.testing.assert_allclose(weighted.transform(frame), part.transform(frame), rtol=1e-9)
+
+
+def test_in_a_pipeline_before_a_model_that_knows_no_holes(frame: pd.DataFrame) -> None:
+    target = frame["angle"]
+    features = frame[["sine", "cosine"]]
+    pipeline = make_pipeline(DGNImputer(small_model()), Ridge())
+    assert np.isfinite(pipeline.fit(features, target).predict(features)).all()
+    names = pipeline[:-1].get_feature_names_out()
+    assert list(names) == ["sine", "cosine"]
+    pipeline.set_params(dgnimputer__estimator__hidden_layer_sizes=())
+    assert pipeline.fit(features, target)[0].estimator_.n_regions_ == 1
+
+
+def test_bad_input_is_refused(frame: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match="'estimator' parameter of DGNImputer must be"):
+        DGNImputer(Ridge()).fit(frame)
+    with pytest.raises(ValueError, match=r"got none in 1 of 3 columns: \['sine'\]"):
+        DGNImputer(small_model()).fit(frame.assign(sine=np.nan))
+    with pytest.raises(NotFittedError):
+        DGNImputer().transform(frame)
