@@ -45,18 +45,18 @@ RIDGE = 3e-3
 # How many candidates enter a round, and how many steps each is given. A single hidden layer hardly
 # goes astray: its kinks are spread over the data from the first.
 SHALLOW_ROUNDS = ((4, 4), (2, 6), (1, 8))
-DEEP_ROUNDS = ((8, 5), (3, 10), (1, 20))
+DEEP_ROUNDS = ((8, 3), (3, 5), (1, 10))
 
 # A search whose residuals after a round are so many times those of another start goes no further.
 HOPELESS = 4.0
 
 # How many of the last fits are compared on all rows, and how many steps the best is given there.
 MAX_FINALISTS = 4
-LAST_STEPS = 4
+LAST_STEPS = 2
 
 # Multiplications, for a few tenths of a second. Wide networks exhaust them early, and need less:
 # their random first layers span enough for the output layer to fit.
-WORK = 2e9
+WORK = 1e9
 
 # Relative to the diagonal of the Gauss-Newton matrix; the least keeps it definite.
 FIRST_DAMPING = 1e-2
