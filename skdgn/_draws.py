@@ -79,14 +79,14 @@ def draw_truncated(
 ) -> Floats:
     """Draw from N(mean, covariance) truncated to the first of some cells: (n_draws, S)."""
     cell = cells.take(np.zeros(1, dtype=np.intp))
-    factor = np.linalg.cholesky(covariance)
+    factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
     moments = integrate_gaussian(cell, mean, covariance)
     mixture = Mixtures(
         np.array([0, 1]),
         np.zeros(1, dtype=np.intp),
         np.ones(1),
         factor[None],
-        np.linalg.solve(factor, mean)[None],
+        np.asarray(np.linalg.solve(factor, mean), dtype=np.float64)[None],
         moments.means,
         moments.covariances,
     )
