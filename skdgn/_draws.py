@@ -32,7 +32,7 @@ from skdgn._truncated import log_integral, quantile
 Integers = NDArray[np.intp]
 
 # Plain rejection goes on while at least one point in so many falls into the cell, after this many.
-_FEWEST_TRIALS, _TRIALS_PER_DRAW = 16, 8
+_FEWEST_TRIALS, _TRIALS_PER_DRAW = 16, 20
 # Boxes per cell: with so many, all but few points are accepted even in three dimensions.
 _MOST_BOXES = 4096
 # Boxes are halved within this many deviations of the mean; beyond, they grow with the distance.
@@ -271,18 +271,22 @@ def draw_cell(
     cell = _make_cell(normals, offsets, center, mean, axes, deviations)
     point = np.empty(n_dimensions)
     n_done, n_trials = 0, 0
-    # (in one dimension, a chord is all there is: nothing is ever rejected)
-    while (
-        n_dimensions > 1
-        and n_done < n_draws
-        and n_trials < _FEWEST_TRIALS + _TRIALS_PER_DRAW * n_done
-    ):
+    # A trial costs as much as a draw from an interval, and a twentieth of one from boxes.
+    trials_per_draw = _TRIALS_PER_DRAW if n_dimensions > 1 else 2
+    while n_done < n_draws and n_trials < _FEWEST_TRIALS + trials_per_draw * n_done:
         n_trials += 1
         for s in range(n_dimensions):
             point[s] = cell.slopes[s] + generator.standard_normal()
         if _is_inside(cell, point):
             _place(mean, axes, point, draws, n_done)
             n_done += 1
+    if n_dimensions == 1:
+        # A chord is all there is: nothing is ever rejected.
+        lower, upper, _, _ = _chord(cell, point)
+        for n in range(n_done, n_draws):
+            point[0] = quantile(cell.slopes[0], lower, upper, generator.random())
+            _place(mean, axes, point, draws, n)
+        return n_draws
     if n_done == n_draws:
         return n_done
     boxes = _make_boxes(_MOST_BOXES, n_dimensions)
