@@ -34,9 +34,11 @@ def map_batches(
     function: Callable[[slice], Result], n_rows: int, n_jobs: int | None
 ) -> list[Result]:
     """Apply a function to batches of rows, in threads: the kernels release the GIL."""
+    # Backends with processes must be able to pickle the function, whatever it is.
+    portable = joblib.wrap_non_picklable_objects(function)
     return list(
         joblib.Parallel(n_jobs=n_jobs, prefer="threads")(
-            joblib.delayed(function)(batch) for batch in row_batches(n_rows)
+            joblib.delayed(portable)(batch) for batch in row_batches(n_rows)
         )
     )
 
