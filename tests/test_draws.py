@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from skdgn._cells import integrate_gaussian, whole_space
-from skdgn._draws import draw_truncated
+from skdgn._mixtures import draw_truncated
 from skdgn._posterior import Posterior
 from skdgn._truncated import log_integral, quantile
 from skdgn.estimator import PiecewiseAffineDGN
