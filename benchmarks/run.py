@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from missing_cost import N_ROWS, missing_cost
 from scipy.special import log_ndtr, owens_t
 from threadpoolctl import threadpool_limits
 
@@ -160,12 +161,18 @@ def run_all() -> None:
     line, line_visits = e_step((1, 32, 32, 2), 10_000)
     polygons, _, n_polygons = partition_time((2, 32, 32, 2))
     _, seconds, n_polyhedra = partition_time((3, 8, 8, 3))
+    wide = random_network((2, 16, 16, 20))
+    wide_rows = draw(wide, 0.1, N_ROWS)
+    correlated = 0.008 * np.eye(20) + 0.002
+    holes = [missing_cost(wide, wide_rows, noise, best_time) for noise in (0.01, correlated)]
     table: list[Row] = [
         ("E-step 2-16-16-5 / owens_t, 2 per edge visited", plane, "<= 3", plane <= 3),
         ("E-step 1-32-32-2 / log_ndtr, 2 per visit", line, "<= 4", line <= 4),
         ("paper's route / ours per row, 2-8-2", ratio := papers_route(), ">= 2000", ratio >= 2000),
         (f"partition 2-32-32 ({n_polygons} cells) / network", polygons, "< 2", polygons < 2),
         *growth(),
+        ("30% holes, a pattern per row / complete, 2-16-16-20", holes[0], "<= 4", holes[0] <= 4),
+        ("the same with correlated noise", holes[1], "<= 4", holes[1] <= 4),
         (f"partition 3-8-8 ({n_polyhedra} cells), seconds", seconds, "", True),
     ]
     print(f"visits per row: {plane_visits:.1f} (2-16-16-5), {line_visits:.1f} (1-32-32-2)")

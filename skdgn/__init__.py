@@ -2,7 +2,8 @@
 
 from skdgn.estimator import PiecewiseAffineDGN
 from skdgn.imputer import DGNImputer
+from skdgn.outliers import DGNOutlierDetector
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["DGNImputer", "PiecewiseAffineDGN", "__version__"]
+__all__ = ["DGNImputer", "DGNOutlierDetector", "PiecewiseAffineDGN", "__version__"]

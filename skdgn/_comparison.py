@@ -126,11 +126,7 @@ class Comparison:
                     facets,
                     self._visitor.incomplete.cells,
                 ),
-                References(
-                    np.ascontiguousarray(residuals),
-                    np.ascontiguousarray(latent),
-                    log_determinants[regions],
-                ),
+                References(regions, np.ascontiguousarray(residuals), np.ascontiguousarray(latent)),
                 -part.features.size * LOG_SQRT_2PI - 0.5 * reference.log_determinant,
             )
 
@@ -144,6 +140,7 @@ class Comparison:
         log_density = np.empty((len(self._table), len(latent)))
         for part in self._parts():
             maps = part.regions
+            own_slopes = whiten_relative(maps.whiteners, maps.slopes)
             images = maps.offsets[regions] + np.einsum("mds,ms->md", maps.slopes[regions], latent)
             for i, n in enumerate(part.indices):
                 residual = part.references.residuals[i]
@@ -153,9 +150,15 @@ class Comparison:
                 here = here[:, :, 0]
                 # A difference of squares, without squares: outliers would lose all digits.
                 squares = ((here - residual) * (here + residual)).sum(axis=1)
-                squares += maps.log_determinants[regions] - part.references.log_determinants[i]
+                region = part.references.regions[i]
+                squares += maps.log_determinants[regions] - maps.log_determinants[region]
                 reference = self._latent[n]
                 squares += ((latent - reference) * (latent + reference)).sum(axis=1)
+                # In its own region, the gradient at the reference is zero.
+                same = regions == region
+                shifts = latent[same] - reference
+                moved = shifts @ own_slopes[region].T
+                squares[same] = (shifts**2).sum(axis=1) + (moved**2).sum(axis=1)
                 log_density[n] = -0.5 * squares - self._log_excess[n]
         return log_density
 
@@ -178,7 +181,8 @@ class Comparison:
         for part in self._parts():
             n = part.indices
             # Relative to nothing: the sum itself.
-            zeros = References(np.zeros_like(part.rows), np.zeros_like(means[n]), np.zeros(len(n)))
+            nowhere = np.full(len(n), -1)
+            zeros = References(nowhere, np.zeros_like(part.rows), np.zeros_like(means[n]))
             expected = expect_log_joint(part.regions, part.rows, zeros, means[n], factors[n])
             log_prior = -n_components * LOG_SQRT_2PI
             elbo[n] = part.log_constant + log_prior + expected + entropies(factors[n])
@@ -208,9 +212,9 @@ class Comparison:
                     value, best_mean, best_factor = improve_gaussian(
                         part.regions,
                         part.rows[i],
+                        part.references.regions[i],
                         part.references.residuals[i],
                         part.references.latent[i],
-                        part.references.log_determinants[i],
                         mean,
                         factor,
                     )

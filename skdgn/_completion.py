@@ -71,10 +71,9 @@ def _update(
     moments[:, :, -1] = design
     grams = (weights.T @ moments.reshape(n_rows, -1)).reshape(n_features, *moments.shape[1:])
     targets = (weights * known).T @ design
-    ridge = np.diag([_RIDGE] * n_factors + [1e-6])
+    ridge = np.diag([_RIDGE] * n_factors + [0.0])
     solution = np.linalg.solve(grams + ridge, targets[:, :, None])[:, :, 0]
-    totals = np.maximum(weights.sum(axis=0), 1e-6)
     squares = (weights * known**2).sum(axis=0) - 2.0 * np.einsum("dq,dq->d", solution, targets)
     squares += np.einsum("dq,dqp,dp->d", solution, grams, solution)
-    variances = np.maximum(squares / totals, _SMALLEST_VARIANCE)
+    variances = np.maximum(squares / weights.sum(axis=0), _SMALLEST_VARIANCE)
     return solution[:, -1], solution[:, :-1], variances

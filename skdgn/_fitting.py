@@ -26,6 +26,8 @@ from skdgn._shrinkage import NoisePrior
 _TRIAL_ROUNDS = ((4, 2), (2, 4))
 # Candidate starts are compared on at most this many rows.
 _TRIAL_ROWS = 2000
+# A polyhedron takes more time and memory than a polygon by about this factor.
+_POLYHEDRON_COST = 4
 # Bytes that the regions of a fit may take.
 _MEMORY = 2e9
 
@@ -247,7 +249,8 @@ def affordable_regions(settings: Settings, n_features: int) -> int:
     floats = 4 * n_features * (n_components + 1) + sum(
         (n_components + 1) * (width + 1) + n_features * width for width in widths
     )
-    most_regions = min(MOST_REGIONS, int(_MEMORY / (8 * floats)))
+    listed = MOST_REGIONS if n_components <= 2 else MOST_REGIONS // _POLYHEDRON_COST
+    most_regions = min(listed, int(_MEMORY / (8 * floats)))
     # Units in general position cut latent space into so many regions, in the first layer alone.
     surely = sum(math.comb(widths[0], k) for k in range(n_components + 1)) if widths else 1
     if surely > most_regions:
@@ -265,9 +268,10 @@ def _best_start(
     trial_problem = problem
     if len(problem.rows) > _TRIAL_ROWS:
         chosen = np.sort(generator.choice(len(problem.rows), _TRIAL_ROWS, replace=False))
-        trial_problem = replace(
-            problem, rows=problem.rows[chosen], row_weights=problem.row_weights[chosen]
-        )
+        weights = problem.row_weights[chosen]
+        # As heavy as all rows together: a prior keeps its share.
+        weights = weights * (problem.row_weights.sum() / weights.sum())
+        trial_problem = replace(problem, rows=problem.rows[chosen], row_weights=weights)
         completed = completed[chosen]
     runs: list[Progress] = []
     interrupted = False

@@ -20,15 +20,18 @@ from skdgn._cells.quadratic_program import nearest_point
 from skdgn._conditionals import Conditionals, condition, whiten_residuals
 from skdgn._jit import kernel
 from skdgn._network import Floats
-from skdgn._observed import observed_parts
+from skdgn._observed import Integers, Observed, observed_parts
 from skdgn._partition import Partition
 from skdgn._regional_noise import AnyNoise, whiten_features
 
 # Noise variance that counts as none, relative to the largest variance that the generator gives to
-# any direction of the features, in units of the noise.
+# any direction of the features, in units of the noise: to find the region in which the limit is.
 _VANISHING = 1e-12
-# Each such step divides what the vanishing noise still changes by its inverse.
-_REFINEMENTS = 2
+# With so little noise, directions that hardly change the image are known to few digits only.  So
+# the point itself is found with more of it, and with a prior that follows: each step multiplies
+# what the noise still changes by about this number.
+_SMALL = 1e-6
+_N_STEPS = 6
 
 
 def find_modes(partition: Partition, noise: AnyNoise, rows: Floats, zero_noise: bool) -> Floats:
@@ -39,30 +42,42 @@ def find_modes(partition: Partition, noise: AnyNoise, rows: Floats, zero_noise: 
     """
     modes = np.empty((len(rows), partition.maps.slopes.shape[2]))
     for part in observed_parts(partition, noise, rows):
-        part_noise, n_refinements = part.noise, 0
+        found = np.empty((len(part.rows), modes.shape[1]))
         if zero_noise:
-            slopes = whiten_features(part_noise, part.partition.maps.slopes)
-            largest = np.square(slopes).sum(axis=(1, 2)).max()
+            slopes = whiten_features(part.noise, part.partition.maps.slopes)
+            scale = float(np.square(slopes).sum(axis=(1, 2)).max())
             # A constant generator says nothing about z, whatever the noise.
-            scale = _VANISHING * (largest if largest > 0.0 else 1.0)
-            part_noise = part_noise.rescale(np.full(max(1, part.features.size), math.sqrt(scale)))
-            n_refinements = _REFINEMENTS
-        conditionals = condition(part.partition, part_noise)
-        if zero_noise:
-            # Beside vanishing variances, determinants do not count.
-            unimportant = np.zeros_like(conditionals.log_determinants)
-            conditionals = conditionals._replace(log_determinants=unimportant)
-        whitened = np.ascontiguousarray(part_noise.reference.whiten(part.rows))
-        found = np.empty((len(whitened), modes.shape[1]))
-        _find_modes(whitened, conditionals, n_refinements, found)
+            scale = scale if scale > 0.0 else 1.0
+            regions = _search(part, _VANISHING * scale, found)
+            conditionals, whitened = _condition(part, _SMALL * scale)
+            _follow(whitened, conditionals, regions, _N_STEPS, found)
+        else:
+            _search(part, 1.0, found)
         modes[part.indices] = found
     return modes
 
 
+def _condition(part: Observed, scale: float) -> tuple[Conditionals, Floats]:
+    """Conditional Gaussians, and rows, for a noise with its covariance multiplied by a number."""
+    noise = part.noise.rescale(np.full(max(1, part.features.size), math.sqrt(scale)))
+    rows = np.ascontiguousarray(noise.reference.whiten(part.rows))
+    return condition(part.partition, noise), rows
+
+
+def _search(part: Observed, scale: float, found: Floats) -> Integers:
+    """Fill the modes of rows; return their regions, -1 where nothing is known."""
+    conditionals, whitened = _condition(part, scale)
+    if scale < 1.0:
+        # Beside vanishing variances, determinants do not count.
+        unimportant = np.zeros_like(conditionals.log_determinants)
+        conditionals = conditionals._replace(log_determinants=unimportant)
+    regions = np.empty(len(whitened), dtype=np.intp)
+    _find_modes(whitened, conditionals, found, regions)
+    return regions
+
+
 @kernel
-def _find_modes(
-    rows: Floats, conditionals: Conditionals, n_refinements: int, modes: Floats
-) -> None:
+def _find_modes(rows: Floats, conditionals: Conditionals, modes: Floats, regions: Integers) -> None:
     n_regions, n_features, n_components = conditionals.slopes.shape
     factors, projections = conditionals.factors, conditionals.projections
     slopes, offsets, whiteners = conditionals.slopes, conditionals.offsets, conditionals.whiteners
@@ -120,28 +135,48 @@ def _find_modes(
                 for s in range(n_components):
                     nearest[s] = centers[region, s] + point[s]
             distances[region] = math.inf  # done
-        if best_region < 0:
+        regions[n] = best_region
+        for s in range(n_components):
             # So far out that the density is not a floating-point number: nothing is known.
-            for s in range(n_components):
-                modes[n, s] = math.nan
-            continue
+            modes[n, s] = 0.0 if best_region >= 0 else math.nan
+            for t in range(n_components):
+                if best_region >= 0:
+                    modes[n, s] += factors[best_region, s, t] * nearest[t]
 
-        for step in range(n_refinements + 1):
+
+@kernel
+def _follow(
+    rows: Floats, conditionals: Conditionals, regions: Integers, n_steps: int, modes: Floats
+) -> None:
+    """Find the modes in given regions for priors around zero, then around the last mode, ..."""
+    n_features, n_components = conditionals.slopes.shape[1:]
+    factors, projections = conditionals.factors, conditionals.projections
+    most_facets = 0
+    for r in range(len(factors)):
+        n_facets = conditionals.facet_start[r + 1] - conditionals.facet_start[r]
+        most_facets = max(most_facets, n_facets)
+    bounds, multipliers = np.empty(most_facets), np.empty(most_facets)
+    center, point, latent = np.empty(n_components), np.empty(n_components), np.empty(n_components)
+    for n in range(len(rows)):
+        region = regions[n]
+        if region < 0:
+            continue
+        for s in range(n_components):
+            latent[s] = 0.0
+        for _ in range(n_steps):
+            for s in range(n_components):
+                center[s] = conditionals.centers[region, s]
+                for d in range(n_features):
+                    center[s] += projections[region, s, d] * rows[n, d]
+                for t in range(n_components):
+                    center[s] += factors[region, t, s] * latent[t]
+            _nearest_in_region(conditionals, region, center, bounds, multipliers, point)
             for s in range(n_components):
                 latent[s] = 0.0
                 for t in range(n_components):
-                    latent[s] += factors[best_region, s, t] * nearest[t]
-                modes[n, s] = latent[s]
-            if step == n_refinements:
-                break
-            # A prior around the last point instead of zero pulls less and less.
-            for s in range(n_components):
-                nearest[s] = centers[best_region, s]
-                for t in range(n_components):
-                    nearest[s] += factors[best_region, t, s] * latent[t]
-            _nearest_in_region(conditionals, best_region, nearest, bounds, multipliers, point)
-            for s in range(n_components):
-                nearest[s] += point[s]
+                    latent[s] += factors[region, s, t] * (center[t] + point[t])
+        for s in range(n_components):
+            modes[n, s] = latent[s]
 
 
 @kernel

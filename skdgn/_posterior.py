@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdgn._comparison import Comparison
-from skdgn._draws import Mixtures, draw_mixtures
+from skdgn._mixtures import Mixtures, draw_mixtures
 from skdgn._modes import find_modes
 from skdgn._network import Floats
 from skdgn._tables import TableVisitor, concatenate
@@ -34,9 +34,11 @@ def map_batches(
     function: Callable[[slice], Result], n_rows: int, n_jobs: int | None
 ) -> list[Result]:
     """Apply a function to batches of rows, in threads: the kernels release the GIL."""
+    # Backends with processes must be able to pickle the function, whatever it is.
+    portable = joblib.wrap_non_picklable_objects(function)
     return list(
         joblib.Parallel(n_jobs=n_jobs, prefer="threads")(
-            joblib.delayed(function)(batch) for batch in row_batches(n_rows)
+            joblib.delayed(portable)(batch) for batch in row_batches(n_rows)
         )
     )
 
@@ -222,9 +224,7 @@ class Posterior:
                 f"Z must have shape (n_points, {n_components}), got shape {latent.shape}."
             )
         if not np.isfinite(latent).all():
-            raise ValueError(
-                f"Z must be finite, got {latent[~np.isfinite(latent)].flat[0]}."
-            )
+            raise ValueError(f"Z must be finite, got {latent[~np.isfinite(latent)].flat[0]}.")
         return self._comparison.log_density(latent)
 
     def kl_from(self, means: ArrayLike, covariances: ArrayLike) -> Floats:
@@ -245,7 +245,9 @@ class Posterior:
         return self._comparison.divergences(checked, factors)
 
     def best_gaussian(
-        self, criterion: str = "kl", means: ArrayLike | None = None,
+        self,
+        criterion: str = "kl",
+        means: ArrayLike | None = None,
         covariances: ArrayLike | None = None,
     ) -> tuple[Floats, Floats]:
         """Find the Gaussian nearest to each row's posterior.
@@ -321,7 +323,7 @@ class Posterior:
                     f"{name} must be finite, got {values[~np.isfinite(values)].flat[0]}."
                 )
         try:
-            return checked, np.linalg.cholesky(matrices)
+            return checked, np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
         except np.linalg.LinAlgError:
             smallest = np.linalg.eigvalsh(matrices)[:, 0].min()
             raise ValueError(

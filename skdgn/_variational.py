@@ -22,15 +22,19 @@ log densities of outliers have no digits left for their differences.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
+from numpy.typing import NDArray
 
 from skdgn._cells import Facets, integrate_cell, make_room, whiten_cell
 from skdgn._conditionals import whiten_residuals
 from skdgn._jit import LOG_SQRT_2PI, kernel
 from skdgn._network import Floats
+
+Integers = NDArray[np.intp]
 
 # Absolute error of a region's mass: for results, and in the search for the best Gaussian.
 _LOG_MASS_ERROR = math.log(1e-17)
@@ -53,11 +57,15 @@ class Regions(NamedTuple):
 
 
 class References(NamedTuple):
-    """A latent point for each row, relative to which log p(x, z) is computed."""
+    """A latent point for each row, relative to which log p(x, z) is computed.
+
+    It is the maximum of log p(x, z), were its region all of latent space.
+    """
+
+    regions: Integers  # (n,) or -1: any point
 
     residuals: Floats  # (n, D) of the row from the image of that point, in units of the noise
     latent: Floats  # (n, S)
-    log_determinants: Floats  # (n,) of the noise there, in units of the reference
 
 
 @kernel
@@ -100,9 +108,9 @@ def log_masses(cells: Any, regions: Any, factors: Floats, centers: Floats) -> Fl
 def _expect(
     regions: Regions,
     row: Floats,
+    reference: int,
     residual: Floats,
     latent: Floats,
-    log_determinant: float,
     mean: Floats,
     factor: Floats,
     log_mass_error: float,
@@ -164,7 +172,9 @@ def _expect(
         whiten_residuals(regions.whiteners, r, here)
         for s in range(n_components):
             whiten_residuals(regions.whiteners, r, whitened[s])
-        quadratic = regions.log_determinants[r] - log_determinant
+        quadratic = regions.log_determinants[r]
+        if reference >= 0:
+            quadratic -= regions.log_determinants[reference]
         for d in range(n_features):
             quadratic += (here[d] - residual[d]) * (here[d] + residual[d])
             for s in range(n_components):
@@ -173,6 +183,14 @@ def _expect(
                     local[s, t] -= whitened[s, d] * whitened[t, d]
         for s in range(n_components):
             quadratic += (average[s] - latent[s]) * (average[s] + latent[s])
+        if r == reference:
+            # The gradient at the reference is zero: only the square of the distance is left.
+            quadratic = 0.0
+            for s in range(n_components):
+                for t in range(n_components):
+                    square = (average[s] - latent[s]) * (average[t] - latent[t])
+                    quadratic -= local[s, t] * square
+        for s in range(n_components):
             for t in range(n_components):
                 quadratic -= local[s, t] * spread[s, t]
         value -= 0.5 * mass * quadratic
@@ -207,9 +225,9 @@ def expect_log_joint(
             _expect(
                 regions,
                 rows[n],
+                references.regions[n],
                 references.residuals[n],
                 references.latent[n],
-                references.log_determinants[n],
                 np.ascontiguousarray(means[n]),
                 np.ascontiguousarray(factors[n]),
                 _LOG_MASS_ERROR,
@@ -233,9 +251,9 @@ def entropies(factors: Floats) -> Floats:
 def improve_gaussian(
     regions: Regions,
     row: Floats,
+    reference: int,
     residual: Floats,
     latent: Floats,
-    log_determinant: float,
     mean: Floats,
     factor: Floats,
 ) -> tuple[float, Floats, Floats]:
@@ -261,9 +279,9 @@ def improve_gaussian(
         value = _expect(
             regions,
             row,
+            reference,
             residual,
             latent,
-            log_determinant,
             here,
             factor @ triangle,
             _LOG_SEARCH_ERROR,
@@ -276,14 +294,19 @@ def improve_gaussian(
         derivatives = np.concatenate([factor.T @ gradient, by_entries])
         return -value - log_scale, -derivatives
 
-    is_continuous = regions.whiteners.size == 0
-    result = scipy.optimize.minimize(
-        lambda parameters: objective(parameters)[0],
-        np.zeros(n_components + lower[0].size),
-        jac=(lambda parameters: objective(parameters)[1]) if is_continuous else "3-point",
+    def value_alone(parameters: Floats) -> float:
+        return objective(parameters)[0]
+
+    start = np.zeros(n_components + lower[0].size)
+    minimize = partial(
+        scipy.optimize.minimize,
         method="BFGS",
         options={"gtol": _GRADIENT_TOLERANCE, "maxiter": _MOST_STEPS},
     )
+    if regions.whiteners.size == 0:
+        result = minimize(objective, start, jac=True)
+    else:
+        result = minimize(value_alone, start, jac="3-point")
     best_mean, triangle = unpack(result.x)
     best_factor = factor @ triangle
     value = float(result.fun) - float(np.log(np.diagonal(factor)).sum())

@@ -284,6 +284,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing; every column needs a value.
         y : None
             Ignored, present for scikit-learn's conventions.
         sample_weight : array-like of shape (n_samples,), default=None

@@ -50,6 +50,8 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing: the density is then that of the observed entries, as
+            everywhere in this class; a row without any has a log density of 0.
 
         Returns
         -------

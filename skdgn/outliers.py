@@ -16,7 +16,7 @@ from skdgn._network import Floats
 from skdgn.estimator import PiecewiseAffineDGN
 
 
-class DGNOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
+class DGNOutlierDetector(OutlierMixin, BaseEstimator):
     """Detect outliers by their exact density under a deep generative network.
 
     Parameters
@@ -25,7 +25,7 @@ class DGNOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # 
         Anything with ``score_samples``; a pipeline that ends in one will do.  None stands for
         ``PiecewiseAffineDGN()``.
     contamination : float, default=0.1
-        Share of outliers among the rows it is fitted to, in [0, 0.5]: it sets the threshold.
+        Share of outliers among the rows it is fitted to, in (0, 0.5]: it sets the threshold.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class DGNOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # 
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [HasMethods(["fit", "score_samples"]), None],
-        "contamination": [Interval(Real, 0, 0.5, closed="both")],
+        "contamination": [Interval(Real, 0, 0.5, closed="right")],
     }
 
     def __init__(self, estimator: Any = None, contamination: float = 0.1) -> None:
@@ -74,9 +74,7 @@ class DGNOutlierDetector(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # 
     def _validate(self, X: ArrayLike, reset: bool) -> None:
         """Check number and names of the features; the estimator checks the values."""
         allow_nan = get_tags(self._template()).input_tags.allow_nan
-        validate_data(
-            self, X, reset=reset, ensure_all_finite="allow-nan" if allow_nan else True
-        )
+        validate_data(self, X, reset=reset, ensure_all_finite="allow-nan" if allow_nan else True)
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: None = None) -> Self:

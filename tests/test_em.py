@@ -9,9 +9,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import PiecewiseAffineDGN
+from skdgn._em import JointStep, Problem
 from skdgn._network import ACTIVATIONS
-from skdgn._noise import COVARIANCE_TYPES
-from skdgn._priors import PRIORS
+from skdgn._noise import COVARIANCE_TYPES, Noise
+from skdgn._priors import PRIORS, WeightPrior
+from tests.networks import random_network
 
 # Relative error allowed to sums of a few dozen log densities.
 ROUNDING = 1e-9
@@ -71,3 +73,17 @@ def test_no_random_fit_ever_decreases(first):
             # The bound is the likelihood itself.
             error = abs(log_densities.mean() - model.lower_bound_)
             assert error <= ROUNDING * max(1.0, np.abs(log_densities).max()), (seed, model)
+
+
+def test_steps_grow_bolder_only_while_they_pay():
+    rows = random_rows(np.random.default_rng(1))
+    n_features = rows.shape[1]
+    network = random_network(1, (3,), n_features=n_features, activation="leaky_relu", seed=0)
+    flat = WeightPrior(None, 1.0, np.ones(n_features))
+    problem = Problem(rows, np.ones(len(rows)), "diag", 1e-6, flat, 100, None)
+    state = problem.evaluate(network, Noise.from_covariance(np.ones(n_features), n_features))
+    # The same first step, of which it depends on the tolerance whether it was worth its while.
+    bold, careful = JointStep(problem, 0.0), JointStep(problem, np.inf)
+    gain = bold(state).lower_bound - state.lower_bound
+    assert 0.0 < gain == careful(state).lower_bound - state.lower_bound
+    assert bold.damping == 0.25 * careful.damping

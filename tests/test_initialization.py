@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 from sklearn.datasets import make_s_curve
 
-from skdgn import _initialization
+from skdgn import _least_squares
 from skdgn._coordinates import (
     METHODS,
     _neighborhood_graph,
@@ -21,13 +21,11 @@ from skdgn._coordinates import (
 )
 from skdgn._initialization import (
     MAX_ROWS,
-    _Pairs,
-    _smooth,
-    fit_to_coordinates,
     residual_variances,
     starting_methods,
     starting_network,
 )
+from skdgn._least_squares import _Pairs, _smooth, fit_to_coordinates
 from skdgn._network import Activation
 
 Floats = NDArray[np.float64]
@@ -203,7 +201,8 @@ def test_neighborhood_graph_has_the_distances_once() -> None:
 def test_degenerate_rows(
     name: str, hidden: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_initialization, "ROUNDS", ((2, 3), (1, 4)))  # the same paths, sooner
+    for rounds in ("SHALLOW_ROUNDS", "DEEP_ROUNDS"):
+        monkeypatch.setattr(_least_squares, rounds, ((2, 3), (1, 4)))  # the same paths, sooner
     rows = DEGENERATE[name]
     cases = itertools.product((1, 3), METHODS)
     for (n_components, method), activation in zip(
@@ -312,7 +311,7 @@ def test_weights_are_balanced(hidden: tuple[int, ...]) -> None:
 
 
 def test_wide_networks_need_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_initialization, "WORK", 0.0)
+    monkeypatch.setattr(_least_squares, "WORK", 0.0)
     assert start_residual(circle(0), (64,), RELU) < 0.06
 
 
@@ -355,9 +354,9 @@ def test_starting_methods() -> None:
 
 def test_hopeless_search_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
     n_steps = []
-    improve = _initialization._improve
+    improve = _least_squares._improve
     monkeypatch.setattr(
-        _initialization,
+        _least_squares,
         "_improve",
         lambda fit, pairs, steps: n_steps.append(steps) or improve(fit, pairs, steps),
     )

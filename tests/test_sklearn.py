@@ -132,7 +132,7 @@ def test_the_same_random_state_gives_the_same_model(model, circle):
     assert other.lower_bound_ != model.lower_bound_
 
 
-@pytest.mark.parametrize("backend", ["threading", "loky"])
+@pytest.mark.parametrize("backend", ["threading", "loky", "multiprocessing"])
 def test_the_number_of_jobs_changes_nothing(backend):
     rows = make_noisy_circle(1500, random_state=0)  # more than one batch
     expected = short_model().fit(rows)
