@@ -81,9 +81,9 @@ class Problem:
     covariance_type: str
     smallest_variance: float
     prior: WeightPrior
-    noise_prior: NoisePrior | None  # None: one noise for all regions
     most_regions: int
     n_jobs: int | None
+    noise_prior: NoisePrior | None = None  # None: one noise for all regions
 
     def evaluate(self, network: Network, noise: AnyNoise, before: Model | None = None) -> State:
         """Run the E-step; weights that the prior excludes are moved first.

@@ -170,9 +170,9 @@ def fit_network(
         settings.covariance_type,
         settings.reg_covar,
         prior,
-        _noise_prior(settings, rows.shape[1]),
         affordable_regions(settings, rows.shape[1]),
         settings.n_jobs,
+        _noise_prior(settings, rows.shape[1]),
     )
     completed = complete_rows(problem.rows, row_weights)
     log_volume = scaling.log_volume(rows, row_weights)

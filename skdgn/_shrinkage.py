@@ -36,13 +36,14 @@ class NoisePrior:
 
     @classmethod
     def of(cls, noise_prior_weight: float, covariance_type: str, n_features: int) -> NoisePrior:
-        """Add one row per feature to the weight if the covariance is full.
+        """Multiply the weight by the rows it takes to have a number for each parameter.
 
-        Rows span no more dimensions than there are of them.  With fewer than D rows' worth of
-        prior, the pooled covariance itself could shrink to nothing where no region has rows enough.
+        That is one row for variances, but (D + 1) / 2 for a full matrix.  Rows span no more
+        dimensions than there are of them: with less than D rows' worth of prior, even the pooled
+        covariance could shrink to nothing in directions for which no region has rows enough.
         """
-        extra = n_features if covariance_type == "full" else 0
-        return cls(noise_prior_weight + extra)
+        rows = 0.5 * (n_features + 1) if covariance_type == "full" else 1.0
+        return cls(rows * noise_prior_weight)
 
     def shares(self, counts: Floats) -> Floats:
         """How much of a region's covariance is its own, for so many rows."""

@@ -60,7 +60,8 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
     noise_prior_weight : float, default=10.0
         ``noise="regional"`` only: how strongly covariances are drawn to the pooled one, in rows.  A
         region with as many rows has half of its own covariance, half of the pooled one.  If
-        ``covariance_type="full"``, the number of features is added to it.
+        ``covariance_type="full"``, it is multiplied by ``(n_features + 1) / 2``: that many rows
+        have a number for each entry of the matrix.
     weight_prior : {"gaussian", "laplace", "uniform"} or None, default=None
         Prior of the weights ``coefs_``, each on its own; intercepts have none.  ``"laplace"``
         makes some of them exactly zero.
