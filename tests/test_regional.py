@@ -24,7 +24,7 @@ from skdgn._priors import WeightPrior
 from skdgn._regional_noise import RegionalNoise
 from skdgn._shrinkage import NoisePrior
 from skdgn.datasets import make_noisy_circle
-from tests.networks import random_network, replace_layer
+from tests.networks import make_network, random_network, replace_layer
 from tests.reference import quadrature
 
 D = 3
@@ -35,7 +35,8 @@ HOLES = [(), (0,), (1, 2), (0, 1, 2), (2,), (), (0, 2), ()]
 
 def covariances_of(kind: str, n_regions: int, n_features: int = D, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    variances = rng.uniform(0.1, 0.8, (n_regions, n_features))
+    # (smaller ones would be too much for the quadrature)
+    variances = rng.uniform(0.25, 1.0, (n_regions, n_features))
     if kind == "spherical":
         return variances[:, 0]
     if kind == "diag":
@@ -62,7 +63,7 @@ def fit_quietly(model: PiecewiseAffineDGN, rows: np.ndarray) -> PiecewiseAffineD
 
 def rows_with_holes(model: PiecewiseAffineDGN) -> np.ndarray:
     rows = model.sample(len(HOLES), random_state=1)[0]
-    rows[-1] += 2.0
+    rows[-1] += 0.5
     for row, holes in zip(rows, HOLES, strict=True):
         row[list(holes)] = np.nan
     return rows
@@ -231,15 +232,13 @@ def test_rows_drawn_have_the_noise_of_their_region() -> None:
 
 
 def test_far_outliers_keep_their_digits() -> None:
-    # Two regions that are one: the noise is that of a linear model where the other has no share.
-    network = random_network(1, (1,), n_features=2, activation="leaky_relu", seed=2)
+    # One kink, at zero: far out, the model is a linear one, with the noise of that side.
+    network = make_network([[[1.0]], [[2.0], [1.0]]], [[0.0], [0.0, 0.0]], "leaky_relu")
     covariances = covariances_of("full", 2, 2)
     model = model_of(network, covariances)
     maps = model.partition_.maps
-    cells = model.partition_.cells
-    for region in range(2):
-        sign = 1.0 if np.isinf(cells.upper[region]) else -1.0
-        image = maps.slopes[region] @ [sign * 1e4] + maps.offsets[region]
+    for region, sign in enumerate((-1.0, 1.0)):
+        image = maps.slopes[region] @ [sign * 1e3] + maps.offsets[region]
         covariance = covariances[region] + maps.slopes[region] @ maps.slopes[region].T
         expected = scipy.stats.multivariate_normal(maps.offsets[region], covariance).logpdf(image)
         assert model.score_samples(image[None])[0] == pytest.approx(expected, rel=1e-12)
@@ -279,9 +278,7 @@ def test_equal_covariances_are_shared_noise(n_components: int, kind: str) -> Non
         ),
     ):
         np.testing.assert_allclose(found, expected, rtol=EQUAL_ERROR, atol=EQUAL_ERROR)
-    np.testing.assert_allclose(
-        regional.pooled_noise_covariance_, covariance, rtol=EQUAL_ERROR
-    )
+    np.testing.assert_allclose(regional.pooled_noise_covariance_, covariance, rtol=EQUAL_ERROR)
 
 
 @pytest.mark.parametrize("kind", COVARIANCE_TYPES)
@@ -311,9 +308,7 @@ def test_a_prior_beyond_all_rows_fits_shared_noise(kind: str) -> None:
 
 
 def make_state(kind: str, holes: bool, n_components: int = 1) -> tuple[Problem, State]:
-    network = random_network(
-        n_components, (3,), n_features=D, activation="leaky_relu", seed=4
-    )
+    network = random_network(n_components, (3,), n_features=D, activation="leaky_relu", seed=4)
     model = model_of(network, 0.3, "shared")
     rows = model.sample(40, random_state=0)[0] + 0.2
     rng = np.random.default_rng(1)
@@ -411,9 +406,13 @@ def test_lower_bound_is_likelihood_plus_prior() -> None:
     rows = make_noisy_circle(100, random_state=1)
     model = fit_quietly(
         PiecewiseAffineDGN(
-            hidden_layer_sizes=(4,), covariance_type="full", noise="regional", max_iter=6,
-            noise_prior_weight=4.0, random_state=0,
-        ),  # fmt: skip
+            hidden_layer_sizes=(4,),
+            covariance_type="full",
+            noise="regional",
+            max_iter=6,
+            noise_prior_weight=4.0,
+            random_state=0,
+        ),
         rows,
     )
     weight = 4.0 * 1.5  # rows to have a number for each of the three entries
@@ -428,29 +427,23 @@ def test_lower_bound_is_likelihood_plus_prior() -> None:
     counts = model.predict_proba(rows).sum(axis=0)
     own = (counts / (counts + weight)).sum()
     n_covariances = own + min(1.0, model.n_regions_ - own)
-    assert model.n_parameters_ == pytest.approx(2 * 4 + 2 * 5 - 4 + 4 * 0 + 3 * n_covariances + 0, rel=1e-9)
+    n_weights = 4 + 4 + 8 + 2 - 4
+    assert model.n_parameters_ == pytest.approx(n_weights + 3 * n_covariances, rel=1e-9)
 
 
 def test_new_regions_inherit_from_where_they_were_cut() -> None:
-    # A kink at 0 moves to 0.5, and another one enters from far away.
-    before = Model.build(
-        Network.from_arrays(
-            [[[1.0], [1.0]], [[1.0, 1.0]]], [[0.0, 1e3], [0.0]],
-            random_network(1, (1,)).activation,
-        ),  # fmt: skip
-        Noise.from_covariance(1.0, 1),
-    )
-    after = Model.build(
-        replace_layer(before.network, 0, intercept=np.array([-0.5, -2.0])),
-        Noise.from_covariance(1.0, 1),
-    )
-    left, right = np.argsort(before.partition.cells.lower)[-2:]
-    origins = inherit(after.partition, before)
-    order = np.argsort(after.partition.cells.lower)
-    # Cells (-inf, 0.5), (0.5, 2), (2, inf); the last has the pattern of the right cell.
-    assert origins[order[2]] == right
-    assert origins[order[1]] == right
-    assert origins[order[0]] == left
+    noise = Noise.from_covariance(1.0, 1)
+    # Kinks at 0 and 3; then the second has moved to -2, past the first.
+    before = make_network([[[1.0], [1.0]], [[1.0, 1.0]]], [[0.0, -3.0], [0.0]])
+    after = replace_layer(before, 0, intercept=np.array([0.0, 2.0]))
+    models = [Model.build(network, noise) for network in (before, after)]
+    left, _, right = np.argsort(models[0].partition.cells.lower)
+    first, new, last = np.argsort(models[1].partition.cells.lower)
+    origins = inherit(models[1].partition, models[0])
+    # The outer cells have kept their patterns; the new one was cut from the left.
+    assert origins[first] == left
+    assert origins[new] == left
+    assert origins[last] == right
 
 
 # The estimator.
