@@ -1,10 +1,7 @@
 """Visits for rows with holes, each with a posterior covariance of its own.
 
 What `skdgn._conditionals` prepares for all regions depends on which features were observed.  Here
-it is computed for one row and one region at a time, when it is needed: a QR decomposition of
-``[I; A~_o]``, with the observed part of the row as one more column, gives factor, conditional mean
-and quadratic form at once.  Groups of regions are dismissed by boxes along the features: the
-distance from such a box is known for any subset of them.
+it is computed for one row and one region at a time, when it is needed.
 """
 
 from __future__ import annotations
@@ -14,89 +11,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdgn._cells import Cells, Facets, integrate_cell_with_error, make_room, whiten_cell
-from skdgn._groups import Groups, cut_corners
-from skdgn._jit import LOG_SQRT_2PI, kernel
-from skdgn._missing import (
-    Holes,
-    Integers,
-    NoiseUnits,
-    find_holes,
-    log_deviation,
-    make_holes,
-    whiten_observed,
-)
+from skdgn._boxes import Boxes, bound_box, enclose_regions
+from skdgn._cells import Cells, integrate_cell_with_error, make_room, whiten_cell
+from skdgn._groups import Groups
+from skdgn._jit import kernel
+from skdgn._missing import Holes, Integers, NoiseUnits, make_holes
 from skdgn._network import Floats
 from skdgn._noise import Noise
 from skdgn._partition import Partition
+from skdgn._row_conditionals import (
+    ObservedRow,
+    RegionMaps,
+    condition_region,
+    make_row,
+    read_row,
+)
 from skdgn._visits import (
     LARGE,
     LOG_ESTIMATE_ERROR,
     LOG_SMALLEST_ESTIMATE,
     NEGLIGIBLE,
-    ROUNDING,
     SEARCH_MARGIN,
     Visits,
     collect_visits,
     loop_settings,
     normalize_shares,
     sort_candidates,
-    sum_kernel,
 )
-
-
-class RegionMaps(NamedTuple):
-    """Affine maps of all regions, in units of the noise deviations, and their facets."""
-
-    slopes: Floats  # (R, D, S)
-    offsets: Floats  # (R, D)
-    facets: Facets
-
-
-class Boxes(NamedTuple):
-    """Boxes along the features around the images of regions, and of groups of them.
-
-    Groups form the tree of `skdgn._groups`; region r follows as entry ``2 n_leaves + r``.
-    """
-
-    n_leaves: int
-    start: Integers
-    regions: Integers
-    lower: Floats  # (2 n_leaves + R, D)
-    upper: Floats
-    squares: Floats  # (2 n_leaves + R,) what was cut off counts as if at this squared distance
-    largest_spread: float  # of the noise, in units of its deviations
-
-
-def enclose_regions(partition: Partition, maps: RegionMaps, groups: Groups, spread: float) -> Boxes:
-    """Find the boxes around the images of all regions and groups."""
-    corners, squares = cut_corners(partition.cells)
-    n_regions, n_features = maps.offsets.shape
-    n_nodes = 2 * groups.n_leaves
-    owner = np.repeat(np.arange(n_regions), np.diff(corners.start))
-    images = maps.offsets[owner] + np.einsum("pds,ps->pd", maps.slopes[owner], corners.points)
-    lower = np.full((n_nodes + n_regions, n_features), np.inf)
-    upper = np.full((n_nodes + n_regions, n_features), -np.inf)
-    some = np.flatnonzero(np.diff(corners.start))
-    if some.size > 0:
-        lower[n_nodes + some] = np.minimum.reduceat(images, corners.start[some])
-        upper[n_nodes + some] = np.maximum.reduceat(images, corners.start[some])
-    all_squares = np.concatenate([np.full(n_nodes, np.inf), squares])
-    first = n_nodes + groups.regions
-    leaves = slice(groups.n_leaves, n_nodes)
-    lower[leaves] = np.minimum.reduceat(lower[first], groups.start[:-1])
-    upper[leaves] = np.maximum.reduceat(upper[first], groups.start[:-1])
-    all_squares[leaves] = np.minimum.reduceat(all_squares[first], groups.start[:-1])
-    n_parents = groups.n_leaves // 2
-    while n_parents > 0:
-        children = slice(2 * n_parents, 4 * n_parents)
-        parents = slice(n_parents, 2 * n_parents)
-        shape = (n_parents, 2, n_features)
-        lower[parents] = lower[children].reshape(shape).min(axis=1)
-        upper[parents] = upper[children].reshape(shape).max(axis=1)
-        all_squares[parents] = all_squares[children].reshape(shape[:2]).min(axis=1)
-        n_parents //= 2
-    return Boxes(groups.n_leaves, groups.start, groups.regions, lower, upper, all_squares, spread)
 
 
 class IncompleteVisitor(NamedTuple):
@@ -187,18 +128,8 @@ class _Candidates(NamedTuple):
     node_bounds: Floats
 
 
-class _Row(NamedTuple):
-    """The observed part of a row, and room for its QR decompositions."""
-
-    scaled: Floats  # (D,) observed values first, in units of the noise deviations
-    whitened: Floats  # (D,) the same, multiplied by L_oo^-1
-    columns: Floats  # (S, S + D) columns of [I; A~_o]
-    remainder: Floats  # (S + D,) [0; x~_o - b~_o], then what the columns do not explain
-    triangle: Floats  # (S, S)
-
-
 @kernel
-def make_candidates(n_regions: int, n_components: int, n_nodes: int) -> _Candidates:
+def _make_candidates(n_regions: int, n_components: int, n_nodes: int) -> _Candidates:
     """Make room for all regions."""
     return _Candidates(
         np.empty(n_regions, dtype=np.intp),
@@ -210,118 +141,6 @@ def make_candidates(n_regions: int, n_components: int, n_nodes: int) -> _Candida
         np.empty(n_nodes, dtype=np.intp),
         np.empty(n_nodes),
     )
-
-
-@kernel
-def make_row(n_components: int, n_features: int) -> _Row:
-    """Make room for a row."""
-    return _Row(
-        np.empty(n_features),
-        np.empty(n_features),
-        np.empty((n_components, n_components + n_features)),
-        np.empty(n_components + n_features),
-        np.empty((n_components, n_components)),
-    )
-
-
-@kernel
-def read_row(values: Floats, units: NoiseUnits, holes: Holes, row: _Row) -> tuple[int, float]:
-    """Whiten what was observed; return how much that is, and the log constant of its density."""
-    n_observed = find_holes(values, units, holes)
-    for i in range(n_observed):
-        d = holes.order[i]
-        row.scaled[i] = values[d] / units.deviations[d]
-        row.whitened[i] = row.scaled[i]
-    whiten_observed(holes, n_observed, row.whitened)
-    return n_observed, -n_observed * LOG_SQRT_2PI - log_deviation(units, holes, n_observed)
-
-
-@sum_kernel
-def condition_region(
-    region: int,
-    axes: Any,
-    n_observed: int,
-    maps: RegionMaps,
-    holes: Holes,
-    row: _Row,
-    factor: Floats,
-    center: Floats,
-) -> tuple[float, float]:
-    """Condition one region's map on the observed part of a row.
-
-    Fills in factor (S, S) and whitened mean (S,) of the conditional Gaussian.  Returns the
-    quadratic form, from the residual, and the log determinant of the factor.
-    """
-    n_components = len(axes)
-    slopes, offsets = maps.slopes, maps.offsets
-    order, correlated = holes.order, holes.factor
-    whitened, columns, remainder = row.whitened, row.columns, row.remainder
-    triangle = row.triangle
-    for s in range(n_components):
-        remainder[s] = 0.0
-        for t in range(n_components):
-            columns[s, t] = 1.0 if s == t else 0.0
-    for i in range(n_observed):
-        d = order[i]
-        remainder[n_components + i] = offsets[region, d]
-        for s in range(n_components):
-            columns[s, n_components + i] = slopes[region, d, s]
-    if correlated.size > 0:
-        for i in range(n_observed):
-            scale = 1.0 / correlated[i, i]
-            rest = remainder[n_components + i]
-            for j in range(i):
-                rest -= correlated[i, j] * remainder[n_components + j]
-            remainder[n_components + i] = rest * scale
-            for s in range(n_components):
-                rest = columns[s, n_components + i]
-                for j in range(i):
-                    rest -= correlated[i, j] * columns[s, n_components + j]
-                columns[s, n_components + i] = rest * scale
-    for i in range(n_observed):
-        remainder[n_components + i] = whitened[i] - remainder[n_components + i]
-
-    # Modified Gram-Schmidt, the row as the last column: as accurate as reflections.
-    log_determinant = 0.0
-    size = n_components + n_observed
-    for s in range(n_components):
-        square = 0.0
-        for i in range(size):
-            square += columns[s, i] * columns[s, i]
-        length = math.sqrt(square)
-        triangle[s, s] = length
-        log_determinant -= math.log(length)
-        scale = 1.0 / length
-        for i in range(size):
-            columns[s, i] *= scale
-        for t in range(s + 1, n_components):
-            along = 0.0
-            for i in range(size):
-                along += columns[s, i] * columns[t, i]
-            triangle[s, t] = along
-            for i in range(size):
-                columns[t, i] -= along * columns[s, i]
-        along = 0.0
-        for i in range(size):
-            along += columns[s, i] * remainder[i]
-        center[s] = along
-        for i in range(size):
-            remainder[i] -= along * columns[s, i]
-    square = 0.0
-    for i in range(size):
-        square += remainder[i] * remainder[i]
-
-    # The factor is the inverse of the triangle.
-    for t in range(n_components):
-        for s in range(n_components):
-            factor[s, t] = 0.0
-        factor[t, t] = 1.0 / triangle[t, t]
-        for s in range(t - 1, -1, -1):
-            rest = 0.0
-            for u in range(s + 1, t + 1):
-                rest -= triangle[s, u] * factor[u, t]
-            factor[s, t] = rest / triangle[s, s]
-    return square, log_determinant
 
 
 @kernel
@@ -342,21 +161,6 @@ def _condition_visits(
             condition_region(regions[v], axes, n_observed, maps, holes, row, factors[v], centers[v])
 
 
-@sum_kernel
-def _bound_box(boxes: Boxes, box: int, n_observed: int, order: Integers, scaled: Floats) -> float:
-    """Bound the squared distance of a row from whatever a box contains, from below."""
-    square = 0.0
-    size = 0.0
-    for i in range(n_observed):
-        d = order[i]
-        below = boxes.lower[box, d] - scaled[i]
-        above = scaled[i] - boxes.upper[box, d]
-        outside = max(0.0, below, above)
-        square += outside * outside
-        size += scaled[i] * scaled[i]
-    return min((square - ROUNDING * size) / boxes.largest_spread, boxes.squares[box])
-
-
 @kernel
 def _search(
     axes: Any,
@@ -365,7 +169,7 @@ def _search(
     maps: RegionMaps,
     boxes: Boxes,
     holes: Holes,
-    row: _Row,
+    row: ObservedRow,
     lowest: float,
     below: float,
     candidates: _Candidates,
@@ -387,7 +191,7 @@ def _search(
             continue
         if node < n_leaves:
             for child in range(2 * node, 2 * node + 2):
-                distance = _bound_box(boxes, child, n_observed, order, scaled)
+                distance = bound_box(boxes, child, n_observed, order, scaled)
                 nodes[n_nodes] = child
                 node_bounds[n_nodes] = min(upper, log_constant - 0.5 * distance)
                 n_nodes += 1
@@ -400,7 +204,7 @@ def _search(
             continue
         for i in range(boxes.start[node - n_leaves], boxes.start[node - n_leaves + 1]):
             region = boxes.regions[i]
-            distance = _bound_box(boxes, 2 * n_leaves + region, n_observed, order, scaled)
+            distance = bound_box(boxes, 2 * n_leaves + region, n_observed, order, scaled)
             if log_constant - 0.5 * distance < lowest:
                 continue
             factor, center = candidates.factors[n_candidates], candidates.centers[n_candidates]
@@ -447,7 +251,7 @@ def _visit_rows(
     """Fill in the visits of rows, beginning with the first, until there might be too many."""
     n_components = len(axes)
     n_regions = len(maps.offsets)
-    candidates = make_candidates(n_regions + 1, n_components, 2 * boxes.n_leaves + 1)
+    candidates = _make_candidates(n_regions + 1, n_components, 2 * boxes.n_leaves + 1)
     holes, row, room = make_holes(units), make_row(n_components, rows.shape[1]), make_room(cells)
     bounds, evidences, found = candidates.bounds, candidates.evidences, candidates.regions
     order = candidates.order

@@ -17,11 +17,12 @@ from operator import add
 
 import numpy as np
 
-from skdgn._incomplete_visits import IncompleteVisitor, RegionMaps
+from skdgn._incomplete_visits import IncompleteVisitor
 from skdgn._jit import kernel
 from skdgn._missing import NoiseUnits, find_holes, make_holes, whiten_observed
 from skdgn._network import Floats
 from skdgn._posterior import map_batches
+from skdgn._row_conditionals import RegionMaps
 from skdgn._tables import TableVisitor
 from skdgn._visits import Visits, sum_kernel
 
