@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr
+from scipy.special import logsumexp, ndtr, ndtri
 from sklearn.datasets import load_digits, make_s_curve
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
@@ -56,7 +56,7 @@ SUITE_FIGURES = {
 }
 SUITE_CANDIDATES: tuple[dict[str, Any], ...] = tuple(
     {"n_components": n_components, "hidden_layer_sizes": widths, "covariance_type": "full"}
-    for n_components, widths in ((1, (8,)), (1, (16,)), (1, (32,)), (2, (8,)), (2, (16,)))
+    for n_components, widths in ((1, (8,)), (1, (32,)), (1, (64,)), (2, (16,)))
 )
 N_FOLDS = 10
 N_VALIDATED = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20)
@@ -163,7 +163,7 @@ def spiral_curve() -> Floats:
 
 
 def wave_curve() -> Floats:
-    t = np.pi * (2.0 * midpoints() - 1.0)
+    t = ndtri(midpoints())
     return np.stack([t, np.cos(1.4 * t)], axis=1)
 
 
@@ -343,6 +343,10 @@ def suite(seeds: int) -> None:
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 mixture.append(validated_mixture(inner, validation, fold, judged))
             ours.append(validated_ours(inner, validation, fold, judged))
+            print(
+                f"{name}, fold {len(ours)}: ours {ours[-1]:.3f}, mixture {mixture[-1]:.3f}",
+                flush=True,
+            )
         factor_analysers, published = SUITE_FIGURES[name]
         beaten = np.mean(ours) > max(factor_analysers, published)
         print(
@@ -370,6 +374,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=5, help="seeds 0 to this, exclusive")
     options = parser.parse_args(arguments)
     parts = options.only or [part for part in PARTS if part != "suite"]
+    for n_components in (1, 2):  # compiled kernels are loaded before the clock runs
+        rows = make_noisy_circle(50, random_state=0)
+        fit(Clock(), rows, 0, n_components=n_components, hidden_layer_sizes=(4,), max_iter=1)
     print("held-out mean log-likelihood; medians over the seeds; start: its time over that of EM")
     columns = "".join(f"{name:>10s}" for name in ("ours", "worst", "mixture", "kernels", "truth"))
     print(f"{'':21s}{columns} {'fit':>8s} {'start':>5s}  target")

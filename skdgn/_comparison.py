@@ -119,7 +119,7 @@ class Comparison:
                     facets,
                     self._visitor.incomplete.cells,
                 ),
-                References(np.ascontiguousarray(residuals), np.ascontiguousarray(latent)),
+                References(regions, np.ascontiguousarray(residuals), np.ascontiguousarray(latent)),
                 -part.features.size * LOG_SQRT_2PI - 0.5 * part.noise.log_determinant,
             )
 
@@ -141,6 +141,11 @@ class Comparison:
                 squares = ((here - residual) * (here + residual)).sum(axis=1)
                 reference = self._latent[n]
                 squares += ((latent - reference) * (latent + reference)).sum(axis=1)
+                # In its own region, the gradient at the reference is zero.
+                same = regions == part.references.regions[i]
+                shifts = latent[same] - reference
+                moved = shifts @ maps.slopes[part.references.regions[i]].T
+                squares[same] = (shifts**2).sum(axis=1) + (moved**2).sum(axis=1)
                 log_density[n] = -0.5 * squares - self._log_excess[n]
         return log_density
 
@@ -163,7 +168,8 @@ class Comparison:
         for part in self._parts():
             n = part.indices
             # Relative to nothing: the sum itself.
-            zeros = References(np.zeros_like(part.rows), np.zeros_like(means[n]))
+            nowhere = np.full(len(n), -1)
+            zeros = References(nowhere, np.zeros_like(part.rows), np.zeros_like(means[n]))
             expected = expect_log_joint(part.regions, part.rows, zeros, means[n], factors[n])
             log_prior = -n_components * LOG_SQRT_2PI
             elbo[n] = part.log_constant + log_prior + expected + entropies(factors[n])
@@ -193,6 +199,7 @@ class Comparison:
                     value, best_mean, best_factor = improve_gaussian(
                         part.regions,
                         part.rows[i],
+                        part.references.regions[i],
                         part.references.residuals[i],
                         part.references.latent[i],
                         mean,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdgn._comparison import Comparison
-from skdgn._draws import Mixtures, draw_mixtures
+from skdgn._mixtures import Mixtures, draw_mixtures
 from skdgn._modes import find_modes
 from skdgn._network import Floats
 from skdgn._tables import TableVisitor, concatenate

@@ -23,10 +23,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
+from numpy.typing import NDArray
 
 from skdgn._cells import Facets, integrate_cell, make_room, whiten_cell
 from skdgn._jit import LOG_SQRT_2PI, kernel
 from skdgn._network import Floats
+
+Integers = NDArray[np.intp]
 
 # Absolute error of a region's mass: for results, and in the search for the best Gaussian.
 _LOG_MASS_ERROR = math.log(1e-17)
@@ -47,7 +50,12 @@ class Regions(NamedTuple):
 
 
 class References(NamedTuple):
-    """A latent point for each row, relative to which log p(x, z) is computed."""
+    """A latent point for each row, relative to which log p(x, z) is computed.
+
+    It is the maximum of log p(x, z), were its region all of latent space.
+    """
+
+    regions: Integers  # (n,) or -1: any point
 
     residuals: Floats  # (n, D) of the row from the image of that point, in units of the noise
     latent: Floats  # (n, S)
@@ -93,6 +101,7 @@ def log_masses(cells: Any, regions: Any, factors: Floats, centers: Floats) -> Fl
 def _expect(
     regions: Regions,
     row: Floats,
+    reference: int,
     residual: Floats,
     latent: Floats,
     mean: Floats,
@@ -159,6 +168,14 @@ def _expect(
                     local[s, t] -= regions.slopes[r, d, s] * regions.slopes[r, d, t]
         for s in range(n_components):
             quadratic += (average[s] - latent[s]) * (average[s] + latent[s])
+        if r == reference:
+            # The gradient at the reference is zero: only the square of the distance is left.
+            quadratic = 0.0
+            for s in range(n_components):
+                for t in range(n_components):
+                    square = (average[s] - latent[s]) * (average[t] - latent[t])
+                    quadratic -= local[s, t] * square
+        for s in range(n_components):
             for t in range(n_components):
                 quadratic -= local[s, t] * spread[s, t]
         value -= 0.5 * mass * quadratic
@@ -193,6 +210,7 @@ def expect_log_joint(
             _expect(
                 regions,
                 rows[n],
+                references.regions[n],
                 references.residuals[n],
                 references.latent[n],
                 np.ascontiguousarray(means[n]),
@@ -218,6 +236,7 @@ def entropies(factors: Floats) -> Floats:
 def improve_gaussian(
     regions: Regions,
     row: Floats,
+    reference: int,
     residual: Floats,
     latent: Floats,
     mean: Floats,
@@ -245,6 +264,7 @@ def improve_gaussian(
         value = _expect(
             regions,
             row,
+            reference,
             residual,
             latent,
             here,

@@ -53,11 +53,12 @@ def test_contamination_is_the_share_of_outliers(
 
 def test_far_rows_are_ranked_by_distance(detector: DGNOutlierDetector) -> None:
     deviation = np.sqrt(np.max(detector.estimator_.noise_covariance_))
-    distances = deviation * np.geomspace(10.0, 1e6, 200)
+    # (nearer by, the ends of the generator's curve, which go on for ever, come close to the ray)
+    distances = deviation * np.geomspace(1e3, 1e6, 200)
     direction = np.array([0.6, -0.8])
     scores = detector.score_samples(distances[:, None] * direction)
     assert np.all(np.isfinite(scores))
-    assert np.all(np.diff(scores[distances > 2.0]) < 0.0)
+    assert np.all(np.diff(scores) < 0.0)
     # Neighbours differ even at the far end.
     near = detector.score_samples(1e6 * deviation * np.array([[1.0], [1.0 + 1e-6]]) * direction)
     assert near[1] < near[0]
