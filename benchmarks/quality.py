@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr
+from scipy.special import logsumexp, ndtr, ndtri
 from sklearn.datasets import load_digits, make_s_curve
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
@@ -181,7 +181,7 @@ def spiral_curve() -> Floats:
 
 
 def wave_curve() -> Floats:
-    t = np.pi * (2.0 * midpoints() - 1.0)
+    t = ndtri(midpoints())
     return np.stack([t, np.cos(1.4 * t)], axis=1)
 
 

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from skdgn._incomplete_visits import RegionMaps
 from skdgn._jit import kernel
 from skdgn._missing import Integers, NoiseUnits, fill_holes, make_holes
 from skdgn._network import Floats
 from skdgn._posterior import map_batches
+from skdgn._row_conditionals import RegionMaps
 from skdgn._tables import TableVisitor
 from skdgn._visits import Visits
 

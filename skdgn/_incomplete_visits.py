@@ -1,10 +1,7 @@
 """Visits for rows with holes, each with a posterior covariance of its own.
 
 What `skdgn._conditionals` prepares for all regions depends on which features were observed.  Here
-it is computed for one row and one region at a time, when it is needed: a QR decomposition of
-``[I; A~_o]``, with the observed part of the row as one more column, gives factor, conditional mean
-and quadratic form at once.  Groups of regions are dismissed by boxes along the features: the
-distance from such a box is known for any subset of them.
+it is computed for one row and one region at a time, when it is needed.
 """
 
 from __future__ import annotations
@@ -14,88 +11,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdgn._cells import Cells, Facets, integrate_cell_with_error, make_room, whiten_cell
-from skdgn._groups import Groups, cut_corners, reduce_over_tree
+from skdgn._boxes import Boxes, bound_box, enclose_regions
+from skdgn._cells import Cells, integrate_cell_with_error, make_room, whiten_cell
+from skdgn._groups import Groups
 from skdgn._jit import kernel
-from skdgn._missing import (
-    Holes,
-    Integers,
-    NoiseUnits,
-    find_holes,
-    largest_log_constant,
-    make_holes,
-    noise_of_region,
-)
+from skdgn._missing import Holes, Integers, NoiseUnits, largest_log_constant, make_holes
 from skdgn._network import Floats
 from skdgn._partition import Partition
 from skdgn._regional_noise import AnyNoise
+from skdgn._row_conditionals import (
+    ObservedRow,
+    RegionMaps,
+    condition_region,
+    make_row,
+    read_row,
+)
 from skdgn._visits import (
     LARGE,
     LOG_ESTIMATE_ERROR,
     LOG_SMALLEST_ESTIMATE,
     NEGLIGIBLE,
-    ROUNDING,
     SEARCH_MARGIN,
     Visits,
     collect_visits,
     loop_settings,
     normalize_shares,
     sort_candidates,
-    sum_kernel,
 )
-
-
-class RegionMaps(NamedTuple):
-    """Affine maps of all regions, in units of the noise deviations, and their facets."""
-
-    slopes: Floats  # (R, D, S)
-    offsets: Floats  # (R, D)
-    facets: Facets
-
-
-class Boxes(NamedTuple):
-    """Boxes along the features around the images of regions, and of groups of them.
-
-    Groups form the tree of `skdgn._groups`; region r follows as entry ``2 n_leaves + r``.
-    """
-
-    n_leaves: int
-    start: Integers
-    regions: Integers
-    lower: Floats  # (2 n_leaves + R, D)
-    upper: Floats
-    squares: Floats  # (2 n_leaves + R,) what was cut off counts as if at this squared distance
-    spreads: Floats  # (2 n_leaves + R,) largest of the noises, in units of the deviations
-
-
-def enclose_regions(
-    partition: Partition, maps: RegionMaps, groups: Groups, units: NoiseUnits
-) -> Boxes:
-    """Find the boxes around the images of all regions and groups."""
-    corners, squares = cut_corners(partition.cells)
-    n_regions, n_features = maps.offsets.shape
-    owner = np.repeat(np.arange(n_regions), np.diff(corners.start))
-    images = maps.offsets[owner] + np.einsum("pds,ps->pd", maps.slopes[owner], corners.points)
-    lower = np.full((n_regions, n_features), np.inf)
-    upper = np.full((n_regions, n_features), -np.inf)
-    some = np.flatnonzero(np.diff(corners.start))
-    if some.size > 0:
-        lower[some] = np.minimum.reduceat(images, corners.start[some])
-        upper[some] = np.maximum.reduceat(images, corners.start[some])
-
-    def add_groups(reduction: np.ufunc, values: Floats) -> Floats:
-        of_groups = reduce_over_tree(reduction, values, groups.start, groups.regions)
-        return np.concatenate([of_groups, values])
-
-    return Boxes(
-        groups.n_leaves,
-        groups.start,
-        groups.regions,
-        add_groups(np.minimum, lower),
-        add_groups(np.maximum, upper),
-        add_groups(np.minimum, squares),
-        add_groups(np.maximum, np.ones(n_regions) * units.spreads),
-    )
 
 
 class IncompleteVisitor(NamedTuple):
@@ -186,17 +128,8 @@ class _Candidates(NamedTuple):
     node_bounds: Floats
 
 
-class _Row(NamedTuple):
-    """The observed part of a row, and room for its QR decompositions."""
-
-    scaled: Floats  # (D,) observed values first, in units of the noise deviations
-    columns: Floats  # (S, S + D) columns of [I; A~_o]
-    remainder: Floats  # (S + D,) [0; x~_o - b~_o], then what the columns do not explain
-    triangle: Floats  # (S, S)
-
-
 @kernel
-def make_candidates(n_regions: int, n_components: int, n_nodes: int) -> _Candidates:
+def _make_candidates(n_regions: int, n_components: int, n_nodes: int) -> _Candidates:
     """Make room for all regions."""
     return _Candidates(
         np.empty(n_regions, dtype=np.intp),
@@ -208,121 +141,6 @@ def make_candidates(n_regions: int, n_components: int, n_nodes: int) -> _Candida
         np.empty(n_nodes, dtype=np.intp),
         np.empty(n_nodes),
     )
-
-
-@kernel
-def make_row(n_components: int, n_features: int) -> _Row:
-    """Make room for a row."""
-    return _Row(
-        np.empty(n_features),
-        np.empty((n_components, n_components + n_features)),
-        np.empty(n_components + n_features),
-        np.empty((n_components, n_components)),
-    )
-
-
-@kernel
-def read_row(values: Floats, units: NoiseUnits, holes: Holes, row: _Row) -> int:
-    """Find out what was observed; return how much that is."""
-    n_observed = find_holes(values, holes)
-    for i in range(n_observed):
-        d = holes.order[i]
-        row.scaled[i] = values[d] / units.deviations[d]
-    return n_observed
-
-
-@sum_kernel
-def condition_region(
-    region: int,
-    axes: Any,
-    n_observed: int,
-    units: NoiseUnits,
-    maps: RegionMaps,
-    holes: Holes,
-    row: _Row,
-    factor: Floats,
-    center: Floats,
-) -> float:
-    """Condition one region's map on the observed part of a row.
-
-    Fills in factor (S, S) and whitened mean (S,) of the conditional Gaussian.  Returns the
-    log evidence; its quadratic form comes from the residual.
-    """
-    n_components = len(axes)
-    slopes, offsets = maps.slopes, maps.offsets
-    noise = noise_of_region(region, units, holes)
-    order, correlated = holes.order, holes.factors[noise]
-    scaled, columns, remainder = row.scaled, row.columns, row.remainder
-    triangle = row.triangle
-    for s in range(n_components):
-        remainder[s] = 0.0
-        for t in range(n_components):
-            columns[s, t] = 1.0 if s == t else 0.0
-    for i in range(n_observed):
-        d = order[i]
-        remainder[n_components + i] = scaled[i] - offsets[region, d]
-        for s in range(n_components):
-            columns[s, n_components + i] = slopes[region, d, s]
-    if correlated.shape[1] == 1:
-        for i in range(n_observed):
-            scale = 1.0 / correlated[i, 0]
-            remainder[n_components + i] *= scale
-            for s in range(n_components):
-                columns[s, n_components + i] *= scale
-    elif correlated.size > 0:
-        for i in range(n_observed):
-            scale = 1.0 / correlated[i, i]
-            rest = remainder[n_components + i]
-            for j in range(i):
-                rest -= correlated[i, j] * remainder[n_components + j]
-            remainder[n_components + i] = rest * scale
-            for s in range(n_components):
-                rest = columns[s, n_components + i]
-                for j in range(i):
-                    rest -= correlated[i, j] * columns[s, n_components + j]
-                columns[s, n_components + i] = rest * scale
-
-    # Modified Gram-Schmidt, the row as the last column: as accurate as reflections.
-    log_evidence = holes.log_constants[noise]
-    size = n_components + n_observed
-    for s in range(n_components):
-        square = 0.0
-        for i in range(size):
-            square += columns[s, i] * columns[s, i]
-        length = math.sqrt(square)
-        triangle[s, s] = length
-        log_evidence -= math.log(length)
-        scale = 1.0 / length
-        for i in range(size):
-            columns[s, i] *= scale
-        for t in range(s + 1, n_components):
-            along = 0.0
-            for i in range(size):
-                along += columns[s, i] * columns[t, i]
-            triangle[s, t] = along
-            for i in range(size):
-                columns[t, i] -= along * columns[s, i]
-        along = 0.0
-        for i in range(size):
-            along += columns[s, i] * remainder[i]
-        center[s] = along
-        for i in range(size):
-            remainder[i] -= along * columns[s, i]
-    square = 0.0
-    for i in range(size):
-        square += remainder[i] * remainder[i]
-
-    # The factor is the inverse of the triangle.
-    for t in range(n_components):
-        for s in range(n_components):
-            factor[s, t] = 0.0
-        factor[t, t] = 1.0 / triangle[t, t]
-        for s in range(t - 1, -1, -1):
-            rest = 0.0
-            for u in range(s + 1, t + 1):
-                rest -= triangle[s, u] * factor[u, t]
-            factor[s, t] = rest / triangle[s, s]
-    return log_evidence - 0.5 * square
 
 
 @kernel
@@ -345,21 +163,6 @@ def _condition_visits(
             )
 
 
-@sum_kernel
-def _bound_box(boxes: Boxes, box: int, n_observed: int, order: Integers, scaled: Floats) -> float:
-    """Bound the squared distance of a row from whatever a box contains, from below."""
-    square = 0.0
-    size = 0.0
-    for i in range(n_observed):
-        d = order[i]
-        below = boxes.lower[box, d] - scaled[i]
-        above = scaled[i] - boxes.upper[box, d]
-        outside = max(0.0, below, above)
-        square += outside * outside
-        size += scaled[i] * scaled[i]
-    return min((square - ROUNDING * size) / boxes.spreads[box], boxes.squares[box])
-
-
 @kernel
 def _search(
     axes: Any,
@@ -369,7 +172,7 @@ def _search(
     maps: RegionMaps,
     boxes: Boxes,
     holes: Holes,
-    row: _Row,
+    row: ObservedRow,
     lowest: float,
     below: float,
     candidates: _Candidates,
@@ -391,7 +194,7 @@ def _search(
             continue
         if node < n_leaves:
             for child in range(2 * node, 2 * node + 2):
-                distance = _bound_box(boxes, child, n_observed, order, scaled)
+                distance = bound_box(boxes, child, n_observed, order, scaled)
                 nodes[n_nodes] = child
                 node_bounds[n_nodes] = min(upper, log_constant - 0.5 * distance)
                 n_nodes += 1
@@ -404,7 +207,7 @@ def _search(
             continue
         for i in range(boxes.start[node - n_leaves], boxes.start[node - n_leaves + 1]):
             region = boxes.regions[i]
-            distance = _bound_box(boxes, 2 * n_leaves + region, n_observed, order, scaled)
+            distance = bound_box(boxes, 2 * n_leaves + region, n_observed, order, scaled)
             if log_constant - 0.5 * distance < lowest:
                 continue
             factor, center = candidates.factors[n_candidates], candidates.centers[n_candidates]
@@ -450,7 +253,7 @@ def _visit_rows(
     """Fill in the visits of rows, beginning with the first, until there might be too many."""
     n_components = len(axes)
     n_regions = len(maps.offsets)
-    candidates = make_candidates(n_regions + 1, n_components, 2 * boxes.n_leaves + 1)
+    candidates = _make_candidates(n_regions + 1, n_components, 2 * boxes.n_leaves + 1)
     holes, row, room = make_holes(units), make_row(n_components, rows.shape[1]), make_room(cells)
     bounds, evidences, found = candidates.bounds, candidates.evidences, candidates.regions
     order = candidates.order

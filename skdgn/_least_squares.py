@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 from scipy.spatial import KDTree
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -259,10 +259,11 @@ def _fit_output_layer(hidden: tuple[Floats, ...], activation: Activation, pairs:
     centered /= spreads
     gram = centered.T @ centered
     gram[np.diag_indices_from(gram)] += RIDGE
-    factor = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
-    basis = scipy.linalg.solve_triangular(factor, centered.T, lower=True, check_finite=False).T
+    # LAPACK itself: SciPy's checks would take longer than solving systems as small as these.
+    factor, _ = lapack.dpotrf(gram, lower=1)
+    basis = lapack.dtrtrs(factor, centered.T, lower=1)[0].T
     projections = basis.T @ targets
-    coefs = scipy.linalg.solve_triangular(factor, projections, lower=True, trans="T").T
+    coefs = lapack.dtrtrs(factor, projections, lower=1, trans=1)[0].T
     residuals = targets - centered @ coefs.T
     loss = float(np.sum(residuals**2) + RIDGE * np.sum(coefs**2))
     coefs /= spreads
@@ -303,8 +304,7 @@ def _improve(fit: _Fit, pairs: _Pairs, n_steps: int) -> _Fit:
         for _ in range(MAX_TRIALS):
             damped = matrix.copy()
             damped[np.diag_indices_from(damped)] += damping * scales
-            factor = scipy.linalg.cho_factor(damped, lower=True, check_finite=False)
-            step = scipy.linalg.cho_solve(factor, descent, check_finite=False)
+            _, step, _ = lapack.dposv(damped, descent, lower=1)
             trial = _fit_output_layer(_add(fit.hidden, step), fit.activation, pairs)
             if trial.loss < fit.loss:
                 break

@@ -17,7 +17,7 @@ from operator import add
 
 import numpy as np
 
-from skdgn._incomplete_visits import IncompleteVisitor, RegionMaps
+from skdgn._incomplete_visits import IncompleteVisitor
 from skdgn._missing import (
     NoiseUnits,
     find_holes,
@@ -28,6 +28,7 @@ from skdgn._missing import (
 from skdgn._network import Floats
 from skdgn._posterior import map_batches
 from skdgn._regional_noise import RegionalNoise
+from skdgn._row_conditionals import RegionMaps
 from skdgn._tables import TableVisitor
 from skdgn._visits import Visits, sum_kernel
 

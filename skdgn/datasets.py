@@ -74,7 +74,7 @@ def make_spiral(n_samples: int = 1000, noise: float = 0.05, random_state: Any = 
 def make_wave(n_samples: int = 1000, noise: float = 0.1, random_state: Any = None) -> Floats:
     """Draw points on the curve (t, cos(1.4 t)) and add Gaussian noise.
 
-    The parameter t is uniform on [-pi, pi].
+    The parameter t is standard normal.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def make_wave(n_samples: int = 1000, noise: float = 0.1, random_state: Any = Non
     """
     _check(n_samples, noise)
     generator = check_random_state(random_state)
-    t = generator.uniform(-np.pi, np.pi, n_samples)
+    t = generator.standard_normal(n_samples)
     points = np.stack([t, np.cos(1.4 * t)], axis=1)
     return points + noise * generator.standard_normal(points.shape)
 

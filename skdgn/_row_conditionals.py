@@ -1,0 +1,150 @@
+"""The conditional Gaussian of one region, given the observed part of one row.
+
+A QR decomposition of ``[I; A~_o]``, with the observed part of the row as one more column, gives
+factor, conditional mean and quadratic form at once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skdgn._cells import Facets
+from skdgn._jit import kernel
+from skdgn._missing import Holes, NoiseUnits, find_holes, noise_of_region
+from skdgn._network import Floats
+from skdgn._visits import sum_kernel
+
+
+class RegionMaps(NamedTuple):
+    """Affine maps of all regions, in units of the noise deviations, and their facets."""
+
+    slopes: Floats  # (R, D, S)
+    offsets: Floats  # (R, D)
+    facets: Facets
+
+
+class ObservedRow(NamedTuple):
+    """The observed part of a row, and room for its QR decompositions."""
+
+    scaled: Floats  # (D,) observed values first, in units of the noise deviations
+    columns: Floats  # (S, S + D) columns of [I; A~_o]
+    remainder: Floats  # (S + D,) [0; x~_o - b~_o], then what the columns do not explain
+    triangle: Floats  # (S, S)
+
+
+@kernel
+def make_row(n_components: int, n_features: int) -> ObservedRow:
+    """Make room for a row."""
+    return ObservedRow(
+        np.empty(n_features),
+        np.empty((n_components, n_components + n_features)),
+        np.empty(n_components + n_features),
+        np.empty((n_components, n_components)),
+    )
+
+
+@kernel
+def read_row(values: Floats, units: NoiseUnits, holes: Holes, row: ObservedRow) -> int:
+    """Find out what was observed; return how much that is."""
+    n_observed = find_holes(values, holes)
+    for i in range(n_observed):
+        d = holes.order[i]
+        row.scaled[i] = values[d] / units.deviations[d]
+    return n_observed
+
+
+@sum_kernel
+def condition_region(
+    region: int,
+    axes: Any,
+    n_observed: int,
+    units: NoiseUnits,
+    maps: RegionMaps,
+    holes: Holes,
+    row: ObservedRow,
+    factor: Floats,
+    center: Floats,
+) -> float:
+    """Condition one region's map on the observed part of a row.
+
+    Fills in factor (S, S) and whitened mean (S,) of the conditional Gaussian.  Returns the
+    log evidence; its quadratic form comes from the residual.
+    """
+    n_components = len(axes)
+    slopes, offsets = maps.slopes, maps.offsets
+    noise = noise_of_region(region, units, holes)
+    order, correlated = holes.order, holes.factors[noise]
+    scaled, columns, remainder = row.scaled, row.columns, row.remainder
+    triangle = row.triangle
+    for s in range(n_components):
+        remainder[s] = 0.0
+        for t in range(n_components):
+            columns[s, t] = 1.0 if s == t else 0.0
+    for i in range(n_observed):
+        d = order[i]
+        remainder[n_components + i] = scaled[i] - offsets[region, d]
+        for s in range(n_components):
+            columns[s, n_components + i] = slopes[region, d, s]
+    if correlated.shape[1] == 1:
+        for i in range(n_observed):
+            scale = 1.0 / correlated[i, 0]
+            remainder[n_components + i] *= scale
+            for s in range(n_components):
+                columns[s, n_components + i] *= scale
+    elif correlated.size > 0:
+        for i in range(n_observed):
+            scale = 1.0 / correlated[i, i]
+            rest = remainder[n_components + i]
+            for j in range(i):
+                rest -= correlated[i, j] * remainder[n_components + j]
+            remainder[n_components + i] = rest * scale
+            for s in range(n_components):
+                rest = columns[s, n_components + i]
+                for j in range(i):
+                    rest -= correlated[i, j] * columns[s, n_components + j]
+                columns[s, n_components + i] = rest * scale
+
+    # Modified Gram-Schmidt, the row as the last column: as accurate as reflections.
+    log_evidence = holes.log_constants[noise]
+    size = n_components + n_observed
+    for s in range(n_components):
+        square = 0.0
+        for i in range(size):
+            square += columns[s, i] * columns[s, i]
+        length = math.sqrt(square)
+        triangle[s, s] = length
+        log_evidence -= math.log(length)
+        scale = 1.0 / length
+        for i in range(size):
+            columns[s, i] *= scale
+        for t in range(s + 1, n_components):
+            along = 0.0
+            for i in range(size):
+                along += columns[s, i] * columns[t, i]
+            triangle[s, t] = along
+            for i in range(size):
+                columns[t, i] -= along * columns[s, i]
+        along = 0.0
+        for i in range(size):
+            along += columns[s, i] * remainder[i]
+        center[s] = along
+        for i in range(size):
+            remainder[i] -= along * columns[s, i]
+    square = 0.0
+    for i in range(size):
+        square += remainder[i] * remainder[i]
+
+    # The factor is the inverse of the triangle.
+    for t in range(n_components):
+        for s in range(n_components):
+            factor[s, t] = 0.0
+        factor[t, t] = 1.0 / triangle[t, t]
+        for s in range(t - 1, -1, -1):
+            rest = 0.0
+            for u in range(s + 1, t + 1):
+                rest -= triangle[s, u] * factor[u, t]
+            factor[s, t] = rest / triangle[s, s]
+    return log_evidence - 0.5 * square
