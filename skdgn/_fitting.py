@@ -250,6 +250,10 @@ def affordable_regions(settings: Settings, n_features: int) -> int:
     floats = 4 * n_features * (n_components + 1) + sum(
         (n_components + 1) * (width + 1) + n_features * width for width in widths
     )
+    if settings.noise == "regional":
+        # The output layer's map downstream; covariances, factors, whiteners and squares.
+        entries = n_features**2 if settings.covariance_type == "full" else n_features
+        floats += n_features**2 + 4 * entries
     listed = MOST_REGIONS if n_components <= 2 else MOST_REGIONS // _POLYHEDRON_COST
     most_regions = min(listed, int(_MEMORY / (8 * floats)))
     # Units in general position cut latent space into so many regions, in the first layer alone.
