@@ -137,15 +137,17 @@ class Comparison:
             for i, n in enumerate(part.indices):
                 residual = part.references.residuals[i]
                 here = part.rows[i] - images
-                # A difference of squares, without squares: outliers would lose all digits.
-                squares = ((here - residual) * (here + residual)).sum(axis=1)
                 reference = self._latent[n]
-                squares += ((latent - reference) * (latent + reference)).sum(axis=1)
-                # In its own region, the gradient at the reference is zero.
                 same = regions == part.references.regions[i]
-                shifts = latent[same] - reference
-                moved = shifts @ maps.slopes[part.references.regions[i]].T
-                squares[same] = (shifts**2).sum(axis=1) + (moved**2).sum(axis=1)
+                # What overflows has a log density of -inf; a row that does has none, NaN.
+                with np.errstate(over="ignore", invalid="ignore"):
+                    # A difference of squares, without squares: outliers would lose all digits.
+                    squares = ((here - residual) * (here + residual)).sum(axis=1)
+                    squares += ((latent - reference) * (latent + reference)).sum(axis=1)
+                    # In its own region, the gradient at the reference is zero.
+                    shifts = latent[same] - reference
+                    moved = shifts @ maps.slopes[part.references.regions[i]].T
+                    squares[same] = (shifts**2).sum(axis=1) + (moved**2).sum(axis=1)
                 log_density[n] = -0.5 * squares - self._log_excess[n]
         return log_density
 
@@ -183,10 +185,12 @@ class Comparison:
         Means and covariances are the posterior's.  Returns means, factors and divergences.
         """
         visits = self._visits
-        best_means, best_factors = np.empty_like(means), np.empty_like(covariances)
+        best_means, best_factors = np.full_like(means, np.nan), np.full_like(covariances, np.nan)
         smallest = np.full(len(means), np.inf)
         for part in self._parts():
             for i, n in enumerate(part.indices):
+                if not np.isfinite(visits.log_density[n]):
+                    continue  # too far out for anything to be known
                 # A region's own Gaussian, not truncated, is the posterior around its mode.
                 end = min(visits.start[n] + _N_REGIONS_TO_START_FROM, visits.start[n + 1])
                 starts = [(means[n], covariances[n])]

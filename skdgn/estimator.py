@@ -32,6 +32,9 @@ from skdgn._progress import ProgressPrinter
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.conditioning import ExactConditioning
 
+# Sums of squares of rows must not overflow.
+_LARGEST_VALUE = 1e150
+
 
 class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator):
     """Deep generative network with an exact density.
@@ -78,7 +81,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
     warm_start : bool, default=False
         Whether `fit` goes on from the parameters of the last fit.
     n_jobs : int, default=None
-        Number of threads, as in joblib.
+        Number of threads, as in joblib: -1 is all cores, None is one.
     random_state : int, RandomState instance or None, default=None
         Seed of the starting values.
     verbose : int, default=0
@@ -108,13 +111,13 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
     lower_bound_ : float
         Mean log-likelihood of the training rows at the end of the fit; with a prior, plus the
         log density of ``coefs_`` divided by the sum of the rows' weights.
-    lower_bounds_ : ndarray of shape (n_iter_,)
+    lower_bounds_ : ndarray of shape (n_iter,)
         The same after every iteration; it never decreases.
     n_parameters_ : int
         Number of identifiable parameters.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if they were given as strings.
 
     Examples
@@ -150,7 +153,11 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         "tol": [Interval(Real, 0.0, None, closed="left")],
         "reg_covar": [Interval(Real, 0.0, None, closed="neither")],
         "warm_start": ["boolean"],
-        "n_jobs": [None, Integral],
+        "n_jobs": [
+            None,
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+        ],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -242,9 +249,17 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             negative_slope=negative_slope,
             covariance_type=noise.covariance_type,
         )
+        with np.errstate(over="ignore", invalid="ignore"):
+            model = Model.build(network, noise)
+        maps = model.partition.maps
+        if not (np.isfinite(maps.slopes).all() and np.isfinite(maps.offsets).all()):
+            raise ValueError(
+                "coefs and intercepts must give finite slopes and offsets in every region, "
+                "got products of layers that overflow."
+            )
         estimator.n_features_in_ = network.n_features
         estimator.__dict__.update(
-            _attributes_of_model(Model.build(network, noise)),
+            _attributes_of_model(model),
             converged_=True,
             n_iter_=0,
             lower_bounds_=np.empty(0),
@@ -288,7 +303,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             )
             if not row_weights.sum() > 0:
                 raise ValueError("sample_weight must have a positive sum, got only zeros.")
-            self._check_columns_observed(rows[row_weights > 0])
+            self._check_columns(rows[row_weights > 0])
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
@@ -323,13 +338,19 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             )
         return self
 
-    def _check_columns_observed(self, rows: Floats) -> None:
-        empty = np.flatnonzero(np.isnan(rows).all(axis=0))
-        if empty.size > 0:
-            names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))[empty].tolist()
+    def _check_columns(self, rows: Floats) -> None:
+        names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))
+        empty = names[np.isnan(rows).all(axis=0)].tolist()
+        if empty:
             raise ValueError(
                 "X must have an observed value of positive weight in every column, "
-                f"got none in {len(names)} of {rows.shape[1]} columns: {names}."
+                f"got none in {len(empty)} of {rows.shape[1]} columns: {empty}."
+            )
+        largest = np.nanmax(np.abs(rows), axis=0)
+        if largest.max() > _LARGEST_VALUE:
+            raise ValueError(
+                f"X must hold values of at most {_LARGEST_VALUE}, whose squares are finite, "
+                f"got {largest.max()} in column {names.tolist()[largest.argmax()]!r}. Rescale it."
             )
 
     def __sklearn_tags__(self) -> Any:
