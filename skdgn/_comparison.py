@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skdgn._jit import LOG_SQRT_2PI, kernel
 from skdgn._network import Floats
@@ -67,6 +68,11 @@ class Comparison:
         self._order = order
         self._factors = factors
         self._centers = centers
+
+    @cached_property
+    def _is_known(self) -> NDArray[np.bool_]:
+        """Rows that are not too far out for anything to be known."""
+        return np.isfinite(self._visits.log_density)
 
     @cached_property
     def _heaviest(self) -> Integers:
@@ -135,12 +141,15 @@ class Comparison:
             maps = part.regions
             images = maps.offsets[regions] + np.einsum("mds,ms->md", maps.slopes[regions], latent)
             for i, n in enumerate(part.indices):
+                if not self._is_known[n]:
+                    log_density[n] = np.nan
+                    continue
                 residual = part.references.residuals[i]
                 here = part.rows[i] - images
                 reference = self._latent[n]
                 same = regions == part.references.regions[i]
-                # What overflows has a log density of -inf; a row that does has none, NaN.
-                with np.errstate(over="ignore", invalid="ignore"):
+                # What overflows has a log density of -inf.
+                with np.errstate(over="ignore"):
                     # A difference of squares, without squares: outliers would lose all digits.
                     squares = ((here - residual) * (here + residual)).sum(axis=1)
                     squares += ((latent - reference) * (latent + reference)).sum(axis=1)
@@ -189,8 +198,8 @@ class Comparison:
         smallest = np.full(len(means), np.inf)
         for part in self._parts():
             for i, n in enumerate(part.indices):
-                if not np.isfinite(visits.log_density[n]):
-                    continue  # too far out for anything to be known
+                if not self._is_known[n]:
+                    continue
                 # A region's own Gaussian, not truncated, is the posterior around its mode.
                 end = min(visits.start[n] + _N_REGIONS_TO_START_FROM, visits.start[n + 1])
                 starts = [(means[n], covariances[n])]

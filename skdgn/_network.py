@@ -115,6 +115,16 @@ class Network:
                 )
             checked_coefs.append(weights)
             checked_intercepts.append(biases)
+        steepest = max(1.0, abs(activation.negative_slope))
+        largest = np.ones(checked_coefs[0].shape[1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            for weights, biases in zip(checked_coefs, checked_intercepts, strict=True):
+                largest = steepest * (np.abs(weights) @ largest + np.abs(biases))
+        if not np.all(np.isfinite(largest)):
+            raise ValueError(
+                "coefs and intercepts must have finite products over the layers, "
+                f"got entries as large as {max(np.abs(coef).max() for coef in checked_coefs)}."
+            )
         return cls(tuple(checked_coefs), tuple(checked_intercepts), activation)
 
     @property

@@ -249,17 +249,9 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             negative_slope=negative_slope,
             covariance_type=noise.covariance_type,
         )
-        with np.errstate(over="ignore", invalid="ignore"):
-            model = Model.build(network, noise)
-        maps = model.partition.maps
-        if not (np.isfinite(maps.slopes).all() and np.isfinite(maps.offsets).all()):
-            raise ValueError(
-                "coefs and intercepts must give finite slopes and offsets in every region, "
-                "got products of layers that overflow."
-            )
         estimator.n_features_in_ = network.n_features
         estimator.__dict__.update(
-            _attributes_of_model(model),
+            _attributes_of_model(Model.build(network, noise)),
             converged_=True,
             n_iter_=0,
             lower_bounds_=np.empty(0),
