@@ -9,7 +9,7 @@ point far out, and then extrapolates what is missing beside it; sizes differ in 
 SKDGN_DATA names the folder that holds ``uci/``; without it only the table that comes with
 scikit-learn is used.
 
-    python benchmarks/imputation.py [--seeds 5] [--only red,white]
+    python benchmarks/imputation.py [--seeds 5] [--first-seed 0] [--only red,white]
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--only", default=",".join(NAMES))
     arguments = parser.parse_args()
     # Sixty iterations, or scikit-learn's ten rounds, are what every table gets, converged or not.
@@ -120,7 +121,7 @@ def main() -> None:
             print(f"{name}: not found; SKDGN_DATA must name the folder that holds uci/")
             continue
         errors: dict[str, list[float]] = {key: [] for key in (*OURS, *others)}
-        for seed in range(arguments.seeds):
+        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
             complete, holed = remove_half(table, seed)
             holes = np.isnan(holed)
             started = time.perf_counter()

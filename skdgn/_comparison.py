@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skdgn._jit import LOG_SQRT_2PI, kernel
 from skdgn._network import Floats
@@ -68,6 +69,11 @@ class Comparison:
         self._order = order
         self._factors = factors
         self._centers = centers
+
+    @cached_property
+    def _is_known(self) -> NDArray[np.bool_]:
+        """Rows that are not too far out for anything to be known."""
+        return np.isfinite(self._visits.log_density)
 
     @cached_property
     def _heaviest(self) -> Integers:
@@ -143,22 +149,27 @@ class Comparison:
             own_slopes = whiten_relative(maps.whiteners, maps.slopes)
             images = maps.offsets[regions] + np.einsum("mds,ms->md", maps.slopes[regions], latent)
             for i, n in enumerate(part.indices):
+                if not self._is_known[n]:
+                    log_density[n] = np.nan
+                    continue
                 residual = part.references.residuals[i]
-                here = (part.rows[i] - images)[:, :, None]
-                if maps.whiteners.size > 0:
-                    here = whiten_relative(maps.whiteners[regions], here)
-                here = here[:, :, 0]
-                # A difference of squares, without squares: outliers would lose all digits.
-                squares = ((here - residual) * (here + residual)).sum(axis=1)
                 region = part.references.regions[i]
-                squares += maps.log_determinants[regions] - maps.log_determinants[region]
                 reference = self._latent[n]
-                squares += ((latent - reference) * (latent + reference)).sum(axis=1)
-                # In its own region, the gradient at the reference is zero.
                 same = regions == region
-                shifts = latent[same] - reference
-                moved = shifts @ own_slopes[region].T
-                squares[same] = (shifts**2).sum(axis=1) + (moved**2).sum(axis=1)
+                # What overflows has a log density of -inf.
+                with np.errstate(over="ignore"):
+                    here = (part.rows[i] - images)[:, :, None]
+                    if maps.whiteners.size > 0:
+                        here = whiten_relative(maps.whiteners[regions], here)
+                    here = here[:, :, 0]
+                    # A difference of squares, without squares: outliers would lose all digits.
+                    squares = ((here - residual) * (here + residual)).sum(axis=1)
+                    squares += maps.log_determinants[regions] - maps.log_determinants[region]
+                    squares += ((latent - reference) * (latent + reference)).sum(axis=1)
+                    # In its own region, the gradient at the reference is zero.
+                    shifts = latent[same] - reference
+                    moved = shifts @ own_slopes[region].T
+                    squares[same] = (shifts**2).sum(axis=1) + (moved**2).sum(axis=1)
                 log_density[n] = -0.5 * squares - self._log_excess[n]
         return log_density
 
@@ -196,10 +207,12 @@ class Comparison:
         Means and covariances are the posterior's.  Returns means, factors and divergences.
         """
         visits = self._visits
-        best_means, best_factors = np.empty_like(means), np.empty_like(covariances)
+        best_means, best_factors = np.full_like(means, np.nan), np.full_like(covariances, np.nan)
         smallest = np.full(len(means), np.inf)
         for part in self._parts():
             for i, n in enumerate(part.indices):
+                if not self._is_known[n]:
+                    continue
                 # A region's own Gaussian, not truncated, is the posterior around its mode.
                 end = min(visits.start[n] + _N_REGIONS_TO_START_FROM, visits.start[n + 1])
                 starts = [(means[n], covariances[n])]

@@ -43,6 +43,8 @@ _LOG_SEARCH_ERROR = math.log(1e-12)
 # of the order of its square.
 _GRADIENT_TOLERANCE = 1e-6
 _MOST_STEPS = 200
+# A step of the search may go too far: squares of larger means or deviations might overflow.
+_LARGEST_STEP = 1e100
 
 
 class Regions(NamedTuple):
@@ -275,7 +277,12 @@ def improve_gaussian(
         return mean + factor @ parameters[:n_components], triangle
 
     def objective(parameters: Floats) -> tuple[float, Floats]:
-        here, triangle = unpack(parameters)
+        with np.errstate(over="ignore", invalid="ignore"):
+            here, triangle = unpack(parameters)
+            scaled = factor @ triangle
+        largest = max(np.abs(here).max(), np.abs(scaled).max())
+        if not (largest < _LARGEST_STEP and np.diagonal(scaled).min() > 0.0):
+            return math.inf, np.zeros_like(parameters)
         value = _expect(
             regions,
             row,
@@ -283,7 +290,7 @@ def improve_gaussian(
             residual,
             latent,
             here,
-            factor @ triangle,
+            scaled,
             _LOG_SEARCH_ERROR,
             gradient,
             cross,

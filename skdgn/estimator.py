@@ -33,6 +33,9 @@ from skdgn._regional_noise import AnyNoise, RegionalNoise
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.conditioning import ExactConditioning
 
+# Sums of squares of rows must not overflow.
+_LARGEST_VALUE = 1e150
+
 
 class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator):
     """Deep generative network with an exact density.
@@ -86,7 +89,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
     warm_start : bool, default=False
         Whether `fit` goes on from the parameters of the last fit.
     n_jobs : int, default=None
-        Number of threads, as in joblib.
+        Number of threads, as in joblib: -1 is all cores, None is one.
     random_state : int, RandomState instance or None, default=None
         Seed of the starting values.
     verbose : int, default=0
@@ -120,14 +123,14 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         Mean log-likelihood of the training rows at the end of the fit; with a prior, plus the
         log density of ``coefs_`` divided by the sum of the rows' weights.  Regional noise adds the
         log density of its covariances, relative to that of the pooled one, in the same way.
-    lower_bounds_ : ndarray of shape (n_iter_,)
+    lower_bounds_ : ndarray of shape (n_iter,)
         The same after every iteration; it never decreases.
     n_parameters_ : float
         Number of identifiable parameters.  Of regional noise, each covariance counts by the share
         ``n / (n + weight)`` of its rows in it, and the pooled one makes up for the rest, once.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if they were given as strings.
 
     Examples
@@ -165,7 +168,11 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         "tol": [Interval(Real, 0.0, None, closed="left")],
         "reg_covar": [Interval(Real, 0.0, None, closed="neither")],
         "warm_start": ["boolean"],
-        "n_jobs": [None, Integral],
+        "n_jobs": [
+            None,
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+        ],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -314,7 +321,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             )
             if not row_weights.sum() > 0:
                 raise ValueError("sample_weight must have a positive sum, got only zeros.")
-            self._check_columns_observed(rows[row_weights > 0])
+            self._check_columns(rows[row_weights > 0])
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
@@ -351,13 +358,19 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             )
         return self
 
-    def _check_columns_observed(self, rows: Floats) -> None:
-        empty = np.flatnonzero(np.isnan(rows).all(axis=0))
-        if empty.size > 0:
-            names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))[empty].tolist()
+    def _check_columns(self, rows: Floats) -> None:
+        names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))
+        empty = names[np.isnan(rows).all(axis=0)].tolist()
+        if empty:
             raise ValueError(
                 "X must have an observed value of positive weight in every column, "
-                f"got none in {len(names)} of {rows.shape[1]} columns: {names}."
+                f"got none in {len(empty)} of {rows.shape[1]} columns: {empty}."
+            )
+        largest = np.nanmax(np.abs(rows), axis=0)
+        if largest.max() > _LARGEST_VALUE:
+            raise ValueError(
+                f"X must hold values of at most {_LARGEST_VALUE}, whose squares are finite, "
+                f"got {largest.max()} in column {names.tolist()[largest.argmax()]!r}. Rescale it."
             )
 
     def __sklearn_tags__(self) -> Any:
