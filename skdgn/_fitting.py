@@ -29,6 +29,8 @@ _TRIAL_ROWS = 2000
 # So many times fewer polyhedra than polygons: one takes 1,400 bytes against 170 (for 3-16-16 and
 # 2-32-32), and more time.
 _POLYHEDRON_COST = 4
+# Regional noise begins after at most so many iterations with one noise for all regions.
+_SHARED_ITERATIONS = 50
 # Bytes that the regions of a fit may take.
 _MEMORY = 2e9
 
@@ -270,13 +272,16 @@ def _best_start(
     methods: tuple[str, ...] = (settings.init_params,)
     if settings.init_params == "auto":
         methods = starting_methods(settings.n_components, settings.hidden_layer_sizes)
-    trial_problem = problem
+    # Regional noise explains what a poor network does not, and keeps it from learning it: the
+    # network comes first, with one noise for all regions.
+    shared_problem = replace(problem, noise_prior=None)
+    trial_problem = shared_problem
     if len(problem.rows) > _TRIAL_ROWS:
         chosen = np.sort(generator.choice(len(problem.rows), _TRIAL_ROWS, replace=False))
         weights = problem.row_weights[chosen]
         # As heavy as all rows together: a prior keeps its share.
         weights = weights * (problem.row_weights.sum() / weights.sum())
-        trial_problem = replace(problem, rows=problem.rows[chosen], row_weights=weights)
+        trial_problem = replace(shared_problem, rows=problem.rows[chosen], row_weights=weights)
         completed = completed[chosen]
     runs: list[Progress] = []
     interrupted = False
@@ -315,7 +320,13 @@ def _best_start(
             raise
         interrupted = True
     best = likeliest(runs).state
-    if trial_problem is not problem:
+    if trial_problem is not shared_problem:
+        best = shared_problem.evaluate(best.network, best.noise)
+    if problem.noise_prior is not None:
+        if not interrupted:
+            iterations = min(_SHARED_ITERATIONS, settings.max_iter)
+            run = run_em(shared_problem, best, settings.m_step, iterations, settings.tol)
+            best, interrupted = run.state, run.interrupted
         best = problem.evaluate(best.network, best.noise)
     return Progress(best, interrupted=interrupted)
 
