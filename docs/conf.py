@@ -39,7 +39,7 @@ sphinx_gallery_conf = {
 def skip_members_of_scikit_learn(
     app: Sphinx, what: str, name: str, obj: object, skip: bool, options: Any
 ) -> bool | None:
-    """Leave out get_params, set_fit_request and the like: they refer to pages of scikit-learn."""
+    """Leave out get_params, set_fit_request and so on, which refer to pages of scikit-learn."""
     belongs_to_scikit_learn = (getattr(obj, "__module__", None) or "").startswith("sklearn")
     return True if belongs_to_scikit_learn or re.fullmatch(r"set_\w+_request", name) else None
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from skdgn._jit import LOG_SQRT_2PI, kernel
 from skdgn._network import Floats
 from skdgn._observed import Integers, observed_parts
+from skdgn._regional_noise import whiten_features, whiten_relative
 from skdgn._tables import TableVisitor
 from skdgn._variational import (
     References,
@@ -30,13 +31,13 @@ Gaussians = tuple[Floats, Floats]  # means, lower factors of the covariances
 
 
 class _Part(NamedTuple):
-    """Rows with the same features observed, in units of the noise."""
+    """Rows with the same features observed, in units of the reference noise."""
 
     indices: Integers
     rows: Floats
     regions: Regions
     references: References
-    log_constant: float  # of p(x | z)
+    log_constant: float  # of p(x | z) under the reference noise
 
 
 class Comparison:
@@ -110,23 +111,29 @@ class Comparison:
         heaviest_regions = self._visits.regions[self._heaviest]
         for part in observed_parts(partition, noise, self._table):
             maps = part.partition.maps
-            slopes = np.swapaxes(part.noise.whiten(np.swapaxes(maps.slopes, 1, 2)), 1, 2)
-            offsets = part.noise.whiten(maps.offsets)
-            rows = part.noise.whiten(part.rows)
+            reference = part.noise.reference
+            slopes = np.swapaxes(reference.whiten(np.swapaxes(maps.slopes, 1, 2)), 1, 2)
+            offsets = reference.whiten(maps.offsets)
+            rows = reference.whiten(part.rows)
             latent = self._latent[part.indices]
             regions = heaviest_regions[part.indices]
-            residuals = rows - offsets[regions] - np.einsum("nds,ns->nd", slopes[regions], latent)
+            images = np.einsum("nds,ns->nd", maps.slopes[regions], latent)
+            residuals = part.rows - maps.offsets[regions] - images
+            residuals = whiten_features(part.noise, residuals[:, :, None], regions)[:, :, 0]
+            log_determinants = part.noise.relative_log_determinants(len(partition))
             yield _Part(
                 part.indices,
                 np.ascontiguousarray(rows),
                 Regions(
                     np.ascontiguousarray(slopes),
                     np.ascontiguousarray(offsets),
+                    part.noise.relative_whiteners,
+                    log_determinants,
                     facets,
                     self._visitor.incomplete.cells,
                 ),
                 References(regions, np.ascontiguousarray(residuals), np.ascontiguousarray(latent)),
-                -part.features.size * LOG_SQRT_2PI - 0.5 * part.noise.log_determinant,
+                -part.features.size * LOG_SQRT_2PI - 0.5 * reference.log_determinant,
             )
 
     def log_density(self, latent: Floats) -> Floats:
@@ -139,23 +146,29 @@ class Comparison:
         log_density = np.empty((len(self._table), len(latent)))
         for part in self._parts():
             maps = part.regions
+            own_slopes = whiten_relative(maps.whiteners, maps.slopes)
             images = maps.offsets[regions] + np.einsum("mds,ms->md", maps.slopes[regions], latent)
             for i, n in enumerate(part.indices):
                 if not self._is_known[n]:
                     log_density[n] = np.nan
                     continue
                 residual = part.references.residuals[i]
-                here = part.rows[i] - images
+                region = part.references.regions[i]
                 reference = self._latent[n]
-                same = regions == part.references.regions[i]
+                same = regions == region
                 # What overflows has a log density of -inf.
                 with np.errstate(over="ignore"):
+                    here = (part.rows[i] - images)[:, :, None]
+                    if maps.whiteners.size > 0:
+                        here = whiten_relative(maps.whiteners[regions], here)
+                    here = here[:, :, 0]
                     # A difference of squares, without squares: outliers would lose all digits.
                     squares = ((here - residual) * (here + residual)).sum(axis=1)
+                    squares += maps.log_determinants[regions] - maps.log_determinants[region]
                     squares += ((latent - reference) * (latent + reference)).sum(axis=1)
                     # In its own region, the gradient at the reference is zero.
                     shifts = latent[same] - reference
-                    moved = shifts @ maps.slopes[part.references.regions[i]].T
+                    moved = shifts @ own_slopes[region].T
                     squares[same] = (shifts**2).sum(axis=1) + (moved**2).sum(axis=1)
                 log_density[n] = -0.5 * squares - self._log_excess[n]
         return log_density

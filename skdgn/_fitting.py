@@ -18,6 +18,8 @@ from skdgn._network import Activation, Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._priors import WeightPrior
+from skdgn._regional_noise import AnyNoise, RegionalNoise
+from skdgn._shrinkage import NoisePrior
 
 # How many of the candidate starts enter a round, and how many iterations each is given. The
 # likeliest goes on from there, so that only the others' iterations are lost.
@@ -39,6 +41,8 @@ class Settings:
     hidden_layer_sizes: tuple[int, ...]
     activation: Activation
     covariance_type: str
+    noise: str
+    noise_prior_weight: float
     weight_prior: str | None
     prior_scale: float
     m_step: str
@@ -79,17 +83,17 @@ class Scaling:
         """Scale rows."""
         return (rows - self.center) / self.deviations
 
-    def scale(self, network: Network, noise: Noise) -> tuple[Network, Noise]:
+    def scale(self, network: Network, noise: AnyNoise) -> tuple[Network, AnyNoise]:
         """Express parameters of the model for the original rows in scaled units."""
         return self._transform(network, noise, 1.0 / self.deviations, -self.center)
 
-    def restore(self, network: Network, noise: Noise) -> tuple[Network, Noise]:
+    def restore(self, network: Network, noise: AnyNoise) -> tuple[Network, AnyNoise]:
         """Express parameters found on scaled rows in the original units."""
         return self._transform(network, noise, self.deviations, None)
 
     def _transform(
-        self, network: Network, noise: Noise, factors: Floats, shift: Floats | None
-    ) -> tuple[Network, Noise]:
+        self, network: Network, noise: AnyNoise, factors: Floats, shift: Floats | None
+    ) -> tuple[Network, AnyNoise]:
         intercept = network.intercepts[-1]
         intercept = (
             factors * intercept + self.center if shift is None else factors * (intercept + shift)
@@ -99,14 +103,7 @@ class Scaling:
             coefs=(*network.coefs[:-1], factors[:, None] * network.coefs[-1]),
             intercepts=(*network.intercepts[:-1], intercept),
         )
-        covariance = noise.covariance
-        if covariance.ndim == 0:
-            covariance = covariance * factors[0] ** 2
-        elif covariance.ndim == 1:
-            covariance = covariance * factors**2
-        else:
-            covariance = covariance * np.outer(factors, factors)
-        return scaled, Noise.from_covariance(covariance, noise.n_features)
+        return scaled, noise.rescale(factors)
 
 
 @dataclass(frozen=True)
@@ -114,7 +111,7 @@ class FitResult:
     """Fitted parameters in the units of the rows, and how EM got there."""
 
     network: Network
-    noise: Noise
+    noise: AnyNoise
     lower_bound: float
     lower_bounds: Floats
     converged: bool
@@ -156,7 +153,7 @@ def fit_network(
     row_weights: Floats,
     settings: Settings,
     generator: np.random.Generator,
-    warm_start: tuple[Network, Noise] | None,
+    warm_start: tuple[Network, AnyNoise] | None,
     watch: Callable[[Iteration], bool],
 ) -> FitResult:
     """Fit a network and its noise to rows (n, D), NaN where a value is missing.
@@ -176,12 +173,16 @@ def fit_network(
         prior,
         affordable_regions(settings, rows.shape[1]),
         settings.n_jobs,
+        _noise_prior(settings, rows.shape[1]),
     )
     completed = complete_rows(problem.rows, row_weights)
     log_volume = scaling.log_volume(rows, row_weights)
 
     def result(progress: Progress) -> FitResult:
         network, noise = scaling.restore(progress.state.network, progress.state.noise)
+        if problem.noise_prior is not None and isinstance(noise, RegionalNoise):
+            shares = problem.noise_prior.shares(progress.state.statistics.weights)
+            noise = replace(noise, shares=shares)
         # Scaling back may have rounded a weight beyond its bound.
         network = replace(prior, output_units=np.ones_like(scaling.deviations)).clip(network)
         return FitResult(
@@ -234,6 +235,12 @@ def fit_network(
                 raise
             runs[-1].interrupted = True
     return replace(result(likeliest(runs)), interrupted=runs[-1].interrupted)
+
+
+def _noise_prior(settings: Settings, n_features: int) -> NoisePrior | None:
+    if settings.noise == "shared":
+        return None
+    return NoisePrior.of(settings.noise_prior_weight, settings.covariance_type, n_features)
 
 
 def affordable_regions(settings: Settings, n_features: int) -> int:

@@ -26,7 +26,7 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
 
     n_jobs: int | None
     random_state: Any
-    n_parameters_: int
+    n_parameters_: float
 
     def _fitted_model(self) -> Model:
         raise NotImplementedError
