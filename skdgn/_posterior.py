@@ -22,8 +22,6 @@ Result = TypeVar("Result")
 
 # Rows of one batch: enough to keep a thread busy, few enough to keep memory small.
 BATCH_SIZE = 1024
-# A covariance computed by its user is symmetric to rounding only.
-_ROUNDING_ASYMMETRY = 1e-8
 
 
 def row_batches(n_rows: int) -> Iterator[slice]:
@@ -313,6 +311,9 @@ class Posterior:
         factors, centers = self._conditional
         return Comparison(self._visitor, self._table, visits, order, factors, centers)
 
+    # A covariance computed by its user is symmetric to rounding only.
+    _ROUNDING_ASYMMETRY = 1e-8
+
     def _check_gaussians(
         self, means: ArrayLike | None, covariances: ArrayLike | None
     ) -> tuple[Floats, Floats]:
@@ -334,7 +335,7 @@ class Posterior:
             )
         mirrored = np.swapaxes(matrices, 1, 2)
         asymmetry = np.abs(matrices - mirrored).max(axis=(1, 2))
-        if np.any(asymmetry > _ROUNDING_ASYMMETRY * np.abs(matrices).max(axis=(1, 2))):
+        if np.any(asymmetry > self._ROUNDING_ASYMMETRY * np.abs(matrices).max(axis=(1, 2))):
             raise ValueError(
                 "covariances must be symmetric, "
                 f"got entries that differ from their mirror image by up to {asymmetry.max()}."
