@@ -43,10 +43,12 @@ def test_the_linear_model_of_a_stream_is_that_of_its_rows():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(4000, 2)) @ rng.normal(size=(2, 5)) + 0.3 * rng.normal(size=(4000, 5))
     model = PiecewiseAffineDGN(2, hidden_layer_sizes=(), random_state=0)
-    for chunk in np.split(rows, 40):
-        model.partial_fit(chunk)
-    full = PiecewiseAffineDGN(2, hidden_layer_sizes=(), random_state=0).fit(rows)
-    assert model.score(rows) == pytest.approx(full.score(rows), abs=0.02)
+    scores = [model.partial_fit(chunk).score(rows) for chunk in np.split(rows, 40)]
+    full = PiecewiseAffineDGN(2, hidden_layer_sizes=(), random_state=0).fit(rows).score(rows)
+    # Each of 19 parameters costs half a nat, divided by the number of rows remembered: at the end
+    # those of about 40 ** 0.55 chunks, hence 0.013; by chance it may be more.
+    assert scores[-1] > full - 0.03
+    assert full - scores[-1] < 0.5 * (full - scores[0])
 
 
 def test_weights_count_rows_and_rows_without_weight_do_not(stream):
@@ -100,7 +102,7 @@ def test_chunks_that_do_not_fit_are_refused(stream):
         model.partial_fit(stream[1][:, :1])
     with pytest.raises(ValueError, match="infinity"):
         model.partial_fit(np.full((3, 2), np.inf))
-    with pytest.raises(ValueError, match="sample_weight must have a positive sum"):
+    with pytest.raises(ValueError, match=r"positive sum|non-zero"):
         model.partial_fit(stream[1], sample_weight=np.zeros(200))
     with pytest.raises(ValueError, match=r"partial_fit needs the covariance_type of the last fit"):
         model.set_params(covariance_type="full").partial_fit(stream[1])
