@@ -49,26 +49,35 @@ SIZES: tuple[dict[str, Any], ...] = (
     {"n_components": 2, "hidden_layer_sizes": (8,)},
     {"n_components": 2, "hidden_layer_sizes": (16,)},
 )
-NAMES = ("skdgn", "GaussianMixture", "IsolationForest", "LocalOutlierFactor", "OneClassSVM")
+NOISES = {"skdgn": "shared", "skdgn regional": "regional"}
+NAMES = (*NOISES, "GaussianMixture", "IsolationForest", "LocalOutlierFactor", "OneClassSVM")
 COLUMNS = ("KNN", "LOF", "IForest", "OCSVM", "VAE", "ICL", "DTE-NP")
 
 
-def network(sizes: dict[str, Any]) -> PiecewiseAffineDGN:
+def network(sizes: dict[str, Any], noise: str) -> PiecewiseAffineDGN:
     """Make our estimator."""
     return PiecewiseAffineDGN(
-        **sizes, covariance_type="full", max_iter=60, tol=1e-2, reg_covar=1e-3, random_state=0
+        **sizes,
+        covariance_type="full",
+        noise=noise,
+        max_iter=60,
+        tol=1e-2,
+        reg_covar=1e-3,
+        random_state=0,
     )
 
 
-def choose_sizes(rows: np.ndarray, rng: np.random.Generator) -> dict[str, Any]:
-    """Choose sizes by the likelihood of held-out rows."""
+def choose_sizes(
+    rows: np.ndarray, rng: np.random.Generator, noise: str
+) -> tuple[dict[str, Any], float]:
+    """Choose sizes by the likelihood of held-out rows, which is returned too."""
     # Resampled tables contain rows more than once: a copy of a training row is not held out.
     rows = rng.permutation(np.unique(rows, axis=0))
     n_held_out = int(HELD_OUT * len(rows))
     scaler = StandardScaler().fit(rows[n_held_out:])
     held_out, training = scaler.transform(rows[:n_held_out]), scaler.transform(rows[n_held_out:])
-    scores = [network(sizes).fit(training).score(held_out) for sizes in SIZES]
-    return SIZES[int(np.argmax(scores))]
+    scores = [network(sizes, noise).fit(training).score(held_out) for sizes in SIZES]
+    return SIZES[int(np.argmax(scores))], max(scores)
 
 
 def best_mixture(rows: np.ndarray) -> GaussianMixture:
@@ -98,27 +107,37 @@ def run_set(path: Path) -> dict[str, Any]:
         X, y = file["X"].astype(float), file["y"].ravel()
     training, _, _ = split(X, y, 0)
     started = time.perf_counter()
-    sizes = choose_sizes(training, np.random.default_rng(0))
+    chosen = {
+        name: choose_sizes(training, np.random.default_rng(0), noise)
+        for name, noise in NOISES.items()
+    }
     aucs: dict[str, list[float]] = {name: [] for name in NAMES}
     for seed in range(N_SEEDS):
         training, test, labels = split(X, y, seed)
         scaler = StandardScaler().fit(training)
         scaled, scaled_test = scaler.transform(training), scaler.transform(test)
-        ours = DGNOutlierDetector(make_pipeline(StandardScaler(), network(sizes)))
         detectors = {
-            "skdgn": ours.fit(training),
+            name: DGNOutlierDetector(
+                make_pipeline(StandardScaler(), network(chosen[name][0], noise))
+            ).fit(training)
+            for name, noise in NOISES.items()
+        } | {
             "GaussianMixture": best_mixture(scaled),
             "IsolationForest": IsolationForest(random_state=seed).fit(scaled),
             "LocalOutlierFactor": LocalOutlierFactor(novelty=True).fit(scaled),
             "OneClassSVM": OneClassSVM().fit(scaled),
         }
         for name, detector in detectors.items():
-            scores = detector.score_samples(test if name == "skdgn" else scaled_test)
+            scores = detector.score_samples(test if name in NOISES else scaled_test)
             aucs[name].append(100.0 * roc_auc_score(labels, -scores))
     return {
         "rows": len(X),
         "features": X.shape[1],
-        "sizes": f"{sizes['n_components']}-{'-'.join(map(str, sizes['hidden_layer_sizes']))}",
+        "sizes": " ".join(
+            f"{sizes['n_components']}-{'-'.join(map(str, sizes['hidden_layer_sizes']))}"
+            for sizes, _ in chosen.values()
+        ),
+        "held out": {name: score for name, (_, score) in chosen.items()},
         "seconds": time.perf_counter() - started,
         **{name: float(np.mean(values)) for name, values in aucs.items()},
     }
@@ -141,20 +160,20 @@ def published(folder: Path) -> dict[str, dict[str, float]]:
 def show(results: dict[str, dict[str, Any]], table: dict[str, dict[str, float]]) -> None:
     """Print all results, and means over all sets and over those that were not resampled."""
     columns = [*NAMES, *COLUMNS]
-    print(f"{'set':14s}{'rows':>6s}{'sizes':>8s}" + "".join(f"{c[:10]:>11s}" for c in columns))
+    print(f"{'set':14s}{'rows':>6s}{'sizes':>12s}" + "".join(f"{c[:10]:>11s}" for c in columns))
     values = {}
     for name, result in results.items():
         line = table.get(name.split("_", 1)[1].lower(), {})
         values[name] = [result.get(c, line.get(c, np.nan)) for c in columns]
         print(
-            f"{name.split('_', 1)[1]:14s}{result['rows']:6d}{result['sizes']:>8s}"
+            f"{name.split('_', 1)[1]:14s}{result['rows']:6d}{result['sizes']:>12s}"
             + "".join(f"{v:11.2f}" for v in values[name])
         )
     for title, fewest in (("mean", 0), ("not resampled", FEWEST_ROWS)):
         kept = [values[name] for name, result in results.items() if result["rows"] >= fewest]
         if kept:
             means = np.mean(kept, axis=0)
-            print(f"{title:28s}" + "".join(f"{v:11.2f}" for v in means))
+            print(f"{title:32s}" + "".join(f"{v:11.2f}" for v in means))
 
 
 def main() -> None:

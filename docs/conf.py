@@ -33,13 +33,14 @@ sphinx_gallery_conf = {
 }
 
 
-def skip_metadata_requests(
+def skip_members_of_scikit_learn(
     app: Sphinx, what: str, name: str, obj: object, skip: bool, options: Any
 ) -> bool | None:
-    """Leave out set_fit_request and its like, which refer to pages of scikit-learn."""
-    return True if re.fullmatch(r"set_\w+_request", name) else None
+    """Leave out get_params, set_fit_request and so on, which refer to pages of scikit-learn."""
+    belongs_to_scikit_learn = (getattr(obj, "__module__", None) or "").startswith("sklearn")
+    return True if belongs_to_scikit_learn or re.fullmatch(r"set_\w+_request", name) else None
 
 
 def setup(app: Sphinx) -> None:
     """Connect the hook above."""
-    app.connect("autodoc-skip-member", skip_metadata_requests)
+    app.connect("autodoc-skip-member", skip_members_of_scikit_learn)

@@ -49,8 +49,8 @@ line = np.stack([np.full(axis.size, 0.5), axis], axis=1)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
 image = left.pcolormesh(across, up, density, cmap="magma", vmax=12.0)
-left.plot(*test[:200].T, ".", color="white", markersize=2, alpha=0.7)
-left.axvline(0.5, color="tab:cyan", linewidth=0.8)
+left.plot(*test.T, ".", color="tab:cyan", markersize=2)
+left.axvline(0.5, color="white", linewidth=0.8)
 left.set(xlabel="x", ylabel="y", title="p(y | x), exact; dots: new rows")
 figure.colorbar(image, ax=left)
 for name, estimator in (("network", model), ("linear", linear)):

@@ -29,7 +29,7 @@ grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
 log_density = model.score_samples(grid).reshape(axis.size, axis.size)
 
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
-left.scatter(*X.T, s=3, color="tab:blue", alpha=0.5, label="rows")
+left.scatter(*X.T, s=3, color="tab:blue", alpha=0.5)
 left.set_title("1,000 rows around a circle")
 
 latent = np.linspace(-4, 4, 2001)[:, None]

@@ -64,4 +64,5 @@ for panel, color in ((left, "white"), (right, "0.6")):
 left.set(ylabel="$z_2$", title="exact posterior density")
 right.set_title("exact draws, and the best Gaussian")
 right.legend(loc="upper right")
-plt.show()
+figure.savefig("posterior.png", dpi=120)
+print("saved posterior.png")

@@ -1,9 +1,10 @@
 """Deep generative networks with an exact density, for scikit-learn users."""
 
+from skdgn._posterior import Posterior
 from skdgn.estimator import PiecewiseAffineDGN
 from skdgn.imputer import DGNImputer
 from skdgn.outliers import DGNOutlierDetector
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["DGNImputer", "DGNOutlierDetector", "PiecewiseAffineDGN", "__version__"]
+__all__ = ["DGNImputer", "DGNOutlierDetector", "PiecewiseAffineDGN", "Posterior", "__version__"]

@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skdgn._jit import LOG_SQRT_2PI, kernel
 from skdgn._network import Floats
 from skdgn._observed import Integers, observed_parts
+from skdgn._regional_noise import whiten_features, whiten_relative
 from skdgn._tables import TableVisitor
 from skdgn._variational import (
     References,
@@ -29,13 +31,13 @@ Gaussians = tuple[Floats, Floats]  # means, lower factors of the covariances
 
 
 class _Part(NamedTuple):
-    """Rows with the same features observed, in units of the noise."""
+    """Rows with the same features observed, in units of the reference noise."""
 
     indices: Integers
     rows: Floats
     regions: Regions
     references: References
-    log_constant: float  # of p(x | z)
+    log_constant: float  # of p(x | z) under the reference noise
 
 
 class Comparison:
@@ -67,6 +69,11 @@ class Comparison:
         self._order = order
         self._factors = factors
         self._centers = centers
+
+    @cached_property
+    def _is_known(self) -> NDArray[np.bool_]:
+        """Rows that are not too far out for anything to be known."""
+        return np.isfinite(self._visits.log_density)
 
     @cached_property
     def _heaviest(self) -> Integers:
@@ -104,23 +111,29 @@ class Comparison:
         heaviest_regions = self._visits.regions[self._heaviest]
         for part in observed_parts(partition, noise, self._table):
             maps = part.partition.maps
-            slopes = np.swapaxes(part.noise.whiten(np.swapaxes(maps.slopes, 1, 2)), 1, 2)
-            offsets = part.noise.whiten(maps.offsets)
-            rows = part.noise.whiten(part.rows)
+            reference = part.noise.reference
+            slopes = np.swapaxes(reference.whiten(np.swapaxes(maps.slopes, 1, 2)), 1, 2)
+            offsets = reference.whiten(maps.offsets)
+            rows = reference.whiten(part.rows)
             latent = self._latent[part.indices]
             regions = heaviest_regions[part.indices]
-            residuals = rows - offsets[regions] - np.einsum("nds,ns->nd", slopes[regions], latent)
+            images = np.einsum("nds,ns->nd", maps.slopes[regions], latent)
+            residuals = part.rows - maps.offsets[regions] - images
+            residuals = whiten_features(part.noise, residuals[:, :, None], regions)[:, :, 0]
+            log_determinants = part.noise.relative_log_determinants(len(partition))
             yield _Part(
                 part.indices,
                 np.ascontiguousarray(rows),
                 Regions(
                     np.ascontiguousarray(slopes),
                     np.ascontiguousarray(offsets),
+                    part.noise.relative_whiteners,
+                    log_determinants,
                     facets,
                     self._visitor.incomplete.cells,
                 ),
                 References(regions, np.ascontiguousarray(residuals), np.ascontiguousarray(latent)),
-                -part.features.size * LOG_SQRT_2PI - 0.5 * part.noise.log_determinant,
+                -part.features.size * LOG_SQRT_2PI - 0.5 * reference.log_determinant,
             )
 
     def log_density(self, latent: Floats) -> Floats:
@@ -133,19 +146,30 @@ class Comparison:
         log_density = np.empty((len(self._table), len(latent)))
         for part in self._parts():
             maps = part.regions
+            own_slopes = whiten_relative(maps.whiteners, maps.slopes)
             images = maps.offsets[regions] + np.einsum("mds,ms->md", maps.slopes[regions], latent)
             for i, n in enumerate(part.indices):
+                if not self._is_known[n]:
+                    log_density[n] = np.nan
+                    continue
                 residual = part.references.residuals[i]
-                here = part.rows[i] - images
-                # A difference of squares, without squares: outliers would lose all digits.
-                squares = ((here - residual) * (here + residual)).sum(axis=1)
+                region = part.references.regions[i]
                 reference = self._latent[n]
-                squares += ((latent - reference) * (latent + reference)).sum(axis=1)
-                # In its own region, the gradient at the reference is zero.
-                same = regions == part.references.regions[i]
-                shifts = latent[same] - reference
-                moved = shifts @ maps.slopes[part.references.regions[i]].T
-                squares[same] = (shifts**2).sum(axis=1) + (moved**2).sum(axis=1)
+                same = regions == region
+                # What overflows has a log density of -inf.
+                with np.errstate(over="ignore"):
+                    here = (part.rows[i] - images)[:, :, None]
+                    if maps.whiteners.size > 0:
+                        here = whiten_relative(maps.whiteners[regions], here)
+                    here = here[:, :, 0]
+                    # A difference of squares, without squares: outliers would lose all digits.
+                    squares = ((here - residual) * (here + residual)).sum(axis=1)
+                    squares += maps.log_determinants[regions] - maps.log_determinants[region]
+                    squares += ((latent - reference) * (latent + reference)).sum(axis=1)
+                    # In its own region, the gradient at the reference is zero.
+                    shifts = latent[same] - reference
+                    moved = shifts @ own_slopes[region].T
+                    squares[same] = (shifts**2).sum(axis=1) + (moved**2).sum(axis=1)
                 log_density[n] = -0.5 * squares - self._log_excess[n]
         return log_density
 
@@ -183,10 +207,12 @@ class Comparison:
         Means and covariances are the posterior's.  Returns means, factors and divergences.
         """
         visits = self._visits
-        best_means, best_factors = np.empty_like(means), np.empty_like(covariances)
+        best_means, best_factors = np.full_like(means, np.nan), np.full_like(covariances, np.nan)
         smallest = np.full(len(means), np.inf)
         for part in self._parts():
             for i, n in enumerate(part.indices):
+                if not self._is_known[n]:
+                    continue
                 # A region's own Gaussian, not truncated, is the posterior around its mode.
                 end = min(visits.start[n] + _N_REGIONS_TO_START_FROM, visits.start[n + 1])
                 starts = [(means[n], covariances[n])]

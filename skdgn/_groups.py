@@ -9,6 +9,9 @@ The image of a group is nearly flat, a patch of a surface of S dimensions.  It i
 of S dimensions, of a certain thickness in all other directions.  Cells may be unbounded, their
 images too; but the prior mass outside a cube around the origin is as good as nothing: cells are cut
 off there, and what was cut off has a bound of its own.
+
+Where regions have noises of their own, distances are in units of the reference: those of a group
+are divided by the largest spread of the noises in it, and its constant is the largest in it.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from skdgn._conditionals import Conditionals
 from skdgn._jit import kernel
 from skdgn._network import Floats
 from skdgn._partition import Partition
+from skdgn._regional_noise import AnyNoise
 
 Integers = NDArray[np.intp]
 
@@ -48,7 +52,8 @@ class Groups(NamedTuple):
     widths: Floats  # (2 n_leaves, S) half-lengths of the box along its axes
     radii: Floats  # (2 n_leaves,) thickness across them; -inf if the box is empty
     squares: Floats  # (2 n_leaves,) at most; what was cut off counts as if at this distance
-    log_constant: float
+    log_constants: Floats  # (2 n_leaves,) largest log density of the noise
+    precisions: Floats  # (2 n_leaves,) smallest of the noise, in units of the reference
 
 
 class _Images(NamedTuple):
@@ -58,7 +63,7 @@ class _Images(NamedTuple):
     points: Floats  # (P, D)
 
 
-def group_regions(partition: Partition, conditionals: Conditionals, log_constant: float) -> Groups:
+def group_regions(partition: Partition, conditionals: Conditionals, noise: AnyNoise) -> Groups:
     """Halve the regions, again and again, across the feature in which their images differ most."""
     n_regions = len(partition)
     slopes, offsets = conditionals.slopes, conditionals.offsets
@@ -75,9 +80,32 @@ def group_regions(partition: Partition, conditionals: Conditionals, log_constant
     centers, axes, widths, radii, node_squares = _enclose(
         n_leaves, start, regions, slopes, images, squares
     )
+    reference = noise.n_features * math.log(2.0 * math.pi) + noise.reference.log_determinant
+    log_constants = -0.5 * (reference + conditionals.log_determinants)
     return Groups(
-        n_leaves, start, regions, centers, axes, widths, radii, node_squares, log_constant
+        n_leaves,
+        start,
+        regions,
+        centers,
+        axes,
+        widths,
+        radii,
+        node_squares,
+        reduce_over_tree(np.maximum, log_constants, start, regions),
+        1.0 / reduce_over_tree(np.maximum, noise.relative_spreads(n_regions), start, regions),
     )
+
+
+def reduce_over_tree(
+    reduction: np.ufunc, values: Floats, start: Integers, regions: Integers
+) -> Floats:
+    """Reduce values (R, ...) of regions to one for each group: (2 n_leaves, ...)."""
+    n_leaves = len(start) - 1
+    reduced = np.ones((2 * n_leaves, *values.shape[1:]))  # the first entry is unused
+    reduced[n_leaves:] = reduction.reduceat(values[regions], start[:-1])
+    for node in reversed(range(1, n_leaves)):
+        reduced[node] = reduction(reduced[2 * node], reduced[2 * node + 1])
+    return reduced
 
 
 def cut_corners(cells: Cells) -> tuple[Corners, Floats]:

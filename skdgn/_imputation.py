@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from skdgn._batches import Workers
 from skdgn._jit import kernel
-from skdgn._missing import NoiseUnits, fill_holes, make_holes
+from skdgn._missing import Integers, NoiseUnits, fill_holes, make_holes
 from skdgn._network import Floats
 from skdgn._row_conditionals import RegionMaps
 from skdgn._tables import TableVisitor
@@ -29,23 +31,34 @@ def fill_with_means(visitor: TableVisitor, rows: Floats, workers: Workers) -> Fl
 def _fill_with_means(rows: Floats, visits: Visits, units: NoiseUnits, maps: RegionMaps) -> None:
     n_features, n_components = maps.slopes.shape[1:]
     holes = make_holes(units)
-    generated = np.empty(n_features)
+    generated, filled, expected = np.empty(n_features), np.empty(n_features), np.empty(n_features)
     for n in range(len(rows)):
         for d in range(n_features):
-            generated[d] = 0.0
-            for v in range(visits.start[n], visits.start[n + 1]):
-                r = visits.regions[v]
+            expected[d] = 0.0
+        for v in range(visits.start[n], visits.start[n + 1]):
+            r = visits.regions[v]
+            for d in range(n_features):
                 value = maps.offsets[r, d]
                 for s in range(n_components):
                     value += maps.slopes[r, d, s] * visits.means[v, s]
-                generated[d] += visits.responsibilities[v] * value
-            generated[d] *= units.deviations[d]
-        fill_holes(rows[n], generated, units, holes)
+                generated[d] = units.deviations[d] * value
+            fill_holes(rows[n], generated, r, units, holes, filled)
+            for d in range(n_features):
+                expected[d] += visits.responsibilities[v] * filled[d]
+        for d in range(n_features):
+            if math.isnan(rows[n, d]):
+                rows[n, d] = expected[d]
 
 
 @kernel
-def fill_with_draws(rows: Floats, generated: Floats, units: NoiseUnits) -> None:
-    """Replace what is missing from rows (n, D), given draws from g(z) + noise, z | x_o."""
+def fill_with_draws(rows: Floats, generated: Floats, regions: Integers, units: NoiseUnits) -> None:
+    """Replace what is missing from rows (n, D), given draws from g(z) + noise, z | x_o.
+
+    ``regions`` (n,) are those of z.
+    """
     holes = make_holes(units)
+    filled = np.empty(rows.shape[1])
     for n in range(len(rows)):
-        fill_holes(rows[n], generated[n], units, holes)
+        fill_holes(rows[n], generated[n], regions[n], units, holes, filled)
+        for d in range(filled.size):
+            rows[n, d] = filled[d]

@@ -15,10 +15,10 @@ from skdgn._boxes import Boxes, bound_box, enclose_regions
 from skdgn._cells import Cells, integrate_cell_with_error, make_room, whiten_cell
 from skdgn._groups import Groups
 from skdgn._jit import kernel
-from skdgn._missing import Holes, Integers, NoiseUnits, make_holes
+from skdgn._missing import Holes, Integers, NoiseUnits, largest_log_constant, make_holes
 from skdgn._network import Floats
-from skdgn._noise import Noise
 from skdgn._partition import Partition
+from skdgn._regional_noise import AnyNoise
 from skdgn._row_conditionals import (
     ObservedRow,
     RegionMaps,
@@ -49,7 +49,7 @@ class IncompleteVisitor(NamedTuple):
     cells: Any  # whitened with identity matrices
 
     @classmethod
-    def prepare(cls, partition: Partition, noise: Noise, groups: Groups) -> IncompleteVisitor:
+    def prepare(cls, partition: Partition, noise: AnyNoise, groups: Groups) -> IncompleteVisitor:
         """Compute what depends neither on the rows nor on their holes."""
         units = NoiseUnits.of(noise)
         maps = RegionMaps(
@@ -57,7 +57,7 @@ class IncompleteVisitor(NamedTuple):
             np.ascontiguousarray(partition.maps.offsets / units.deviations),
             partition.cells.facets(),
         )
-        boxes = enclose_regions(partition, maps, groups, units.largest_spread)
+        boxes = enclose_regions(partition, maps, groups, units)
         return cls(units, maps, boxes, _in_latent_coordinates(partition.cells, maps.slopes.shape))
 
     def visit(self, rows: Floats) -> Visits:
@@ -156,9 +156,11 @@ def _condition_visits(
 ) -> None:
     holes, row = make_holes(units), make_row(len(axes), rows.shape[1])
     for n in range(len(rows)):
-        n_observed, _ = read_row(rows[n], units, holes, row)
+        n_observed = read_row(rows[n], units, holes, row)
         for v in range(start[n], start[n + 1]):
-            condition_region(regions[v], axes, n_observed, maps, holes, row, factors[v], centers[v])
+            condition_region(
+                regions[v], axes, n_observed, units, maps, holes, row, factors[v], centers[v]
+            )
 
 
 @kernel
@@ -166,6 +168,7 @@ def _search(
     axes: Any,
     n_observed: int,
     log_constant: float,
+    units: NoiseUnits,
     maps: RegionMaps,
     boxes: Boxes,
     holes: Holes,
@@ -208,10 +211,9 @@ def _search(
             if log_constant - 0.5 * distance < lowest:
                 continue
             factor, center = candidates.factors[n_candidates], candidates.centers[n_candidates]
-            square, log_determinant = condition_region(
-                region, axes, n_observed, maps, holes, row, factor, center
+            evidence = condition_region(
+                region, axes, n_observed, units, maps, holes, row, factor, center
             )
-            evidence = log_constant + log_determinant - 0.5 * square
             if evidence < lowest:
                 continue
             outside = 0.0
@@ -262,13 +264,24 @@ def _visit_rows(
     n_visits = 0
     n = first
     while n < len(rows) and n_visits + n_regions <= len(regions):
-        n_observed, log_constant = read_row(rows[n], units, holes, row)
+        n_observed = read_row(rows[n], units, holes, row)
+        log_constant = largest_log_constant(units, holes)
         n_before = n_visits
         log_total, log_sum = -math.inf, -math.inf
         lowest, below = -math.inf, math.inf
         while True:
             n_candidates, lowest = _search(
-                axes, n_observed, log_constant, maps, boxes, holes, row, lowest, below, candidates
+                axes,
+                n_observed,
+                log_constant,
+                units,
+                maps,
+                boxes,
+                holes,
+                row,
+                lowest,
+                below,
+                candidates,
             )
             n_candidates = sort_candidates(candidates, n_candidates, lowest)
             k = order[0]

@@ -15,6 +15,10 @@ of
 At the current weights this gradient is that of the exact log-likelihood: g is continuous, so that
 the moving boundaries contribute nothing.  Hence every damped step is an ascent direction of it;
 how far to go is for the exact log-likelihood to decide (`_em`).
+
+Where regions have noises of their own, ``N_r`` stands for N.  The density then jumps at the
+boundaries, whose moving is not part of this gradient: that of the output layer stays exact, those
+of hidden layers are not, and it is again the exact log-likelihood that accepts a step or not.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ import scipy.sparse.linalg
 
 from skdgn._network import AffineMaps, Bools, Floats, Network
 from skdgn._noise import Noise
+from skdgn._regional_noise import AnyNoise, RegionalNoise, whiten_features
+from skdgn._shrinkage import NoisePrior
 from skdgn._statistics import SufficientStatistics
 
 # Hidden weights beyond this number: conjugate gradients instead of a factorised matrix.
@@ -45,11 +51,12 @@ _SMALLEST_DAMPING = 1e-10
 class Linearization:
     """The expected log-likelihood around the current weights, patterns held fixed.
 
-    All output quantities are in units of the noise.
+    All output quantities are in units of the noise.  Where these differ from region to region, the
+    output layer's weights are not, and it has a map downstream as hidden layers have: L_r^-1.
     """
 
     upstream: tuple[Floats, ...]  # per layer (R, fan_in + 1, S + 1): U
-    downstream: tuple[Floats, ...]  # per hidden layer (R, D, fan_out): B
+    downstream: tuple[Floats, ...]  # per layer but a whitened output layer (R, D, fan_out): B
     latent: Floats  # (R, S + 1, S + 1): M
     residuals: Floats  # (R, D, S + 1): E
 
@@ -84,7 +91,7 @@ def _latent_moments(statistics: SufficientStatistics) -> Floats:
 
 
 def linearize(
-    statistics: SufficientStatistics, network: Network, noise: Noise, patterns: Bools
+    statistics: SufficientStatistics, network: Network, noise: AnyNoise, patterns: Bools
 ) -> Linearization:
     """Expand the expected log-likelihood around the current weights."""
     used = np.flatnonzero(statistics.weights > 0)
@@ -92,9 +99,11 @@ def linearize(
     latent = _latent_moments(statistics)[used]
     output = _homogeneous(maps[-1], len(used))[:, :-1]
     targets = np.concatenate([statistics.cross[used], statistics.data[used][:, :, None]], axis=2)
-    residuals = _whiten_features(noise, targets - output @ latent)
+    residuals = whiten_features(noise, targets - output @ latent, used)
     downstream: list[Floats] = []
-    behind = _whiten_features(noise, network.coefs[-1][None])
+    if isinstance(noise, RegionalNoise):
+        downstream = [whiten_features(noise, np.eye(network.n_features)[None], used)]
+    behind = whiten_features(noise, network.coefs[-1][None], used)
     sides = network.split_pattern(patterns[used])
     for layer in reversed(range(network.n_hidden_layers)):
         slopes = network.activation.slopes(sides[layer])
@@ -102,11 +111,6 @@ def linearize(
         behind = downstream[0] @ network.coefs[layer]
     upstream = tuple(_homogeneous(layer_maps, len(used)) for layer_maps in maps[:-1])
     return Linearization(upstream, tuple(downstream), latent, residuals)
-
-
-def _whiten_features(noise: Noise, array: Floats) -> Floats:
-    """Multiply axis 1 of (R, D, k) by the inverse noise factor."""
-    return np.swapaxes(noise.whiten(np.swapaxes(array, 1, 2)), 1, 2)
 
 
 def gradient(linearization: Linearization, layer: int) -> Floats:
@@ -125,8 +129,9 @@ def _flatten(blocks: Floats) -> Floats:
 class GaussNewtonSystem:
     """The damped Gauss-Newton system over chosen hidden layers and the output layer.
 
-    The output layer is eliminated exactly: in units of the noise its block is ``F (x) I`` with F
-    the Gram matrix of the last hidden layer, so that wide outputs cost little.
+    A whitened output layer is eliminated exactly: in units of the noise its block is ``F (x) I``
+    with F the Gram matrix of the last hidden layer, so that wide outputs cost little.  One with a
+    map downstream is treated like the hidden layers, and counted among them.
     """
 
     def __init__(self, linearization: Linearization, layers: Sequence[int]) -> None:
@@ -144,7 +149,10 @@ class GaussNewtonSystem:
         # U M of every layer: (R, fan_in + 1, S + 1)
         self.moments = [upstream @ linearization.latent for upstream in linearization.upstream]
         self.gram = _flatten(self.moments[-1]) @ _flatten(linearization.upstream[-1]).T
-        self.output_gradient = gradient(linearization, self.n_hidden)
+        is_whitened = self.n_hidden < len(linearization.upstream)
+        self.output_gradient = (
+            gradient(linearization, self.n_hidden) if is_whitened else np.empty((0, 0))
+        )
         self.hidden_gradient = np.concatenate(
             [gradient(linearization, layer).ravel() for layer in self.hidden] or [np.empty(0)]
         )
@@ -320,7 +328,7 @@ class GaussNewtonSystem:
 
 def step_network(
     network: Network,
-    noise: Noise,
+    noise: AnyNoise,
     layers: Sequence[int],
     steps: tuple[list[Floats], Floats],
 ) -> Network:
@@ -328,11 +336,12 @@ def step_network(
     hidden_steps, output_step = steps
     coefs, intercepts = list(network.coefs), list(network.intercepts)
     output = network.n_hidden_layers
-    hidden = [layer for layer in layers if layer < output]
+    is_whitened = isinstance(noise, Noise)
+    hidden = [layer for layer in layers if layer < output or not is_whitened]
     for layer, step in zip(hidden, hidden_steps, strict=True):
         coefs[layer] = coefs[layer] + step[:, :-1]
         intercepts[layer] = intercepts[layer] + step[:, -1]
-    if output in layers:
+    if isinstance(noise, Noise) and output in layers:
         step = noise.color(output_step.T).T
         coefs[-1] = coefs[-1] + step[:, :-1]
         intercepts[-1] = intercepts[-1] + step[:, -1]
@@ -346,25 +355,52 @@ def maximize_noise(
     covariance_type: str,
     smallest_variance: float,
 ) -> Noise:
-    """Maximise the expected log-likelihood over the noise covariance, patterns held fixed.
+    """Maximise the expected log-likelihood over the noise covariance, patterns held fixed."""
+    scatter = _scatter(statistics, network, patterns, covariance_type).sum(axis=0)
+    covariance = scatter / statistics.total_weight
+    if covariance_type == "full":
+        values, vectors = np.linalg.eigh(covariance)
+        if values[0] < smallest_variance:
+            covariance = (vectors * np.maximum(values, smallest_variance)) @ vectors.T
+    else:
+        covariance = np.maximum(covariance, smallest_variance)
+    return Noise.from_covariance(covariance, network.n_features)
 
-    The cross terms are symmetrised (the paper's are not).
+
+def maximize_regional_noise(
+    statistics: SufficientStatistics,
+    network: Network,
+    patterns: Bools,
+    noise: RegionalNoise,
+    prior: NoisePrior,
+    smallest_variance: float,
+) -> RegionalNoise:
+    """Maximise expected log-likelihood plus log prior over all regions' noise covariances."""
+    scatter = _scatter(statistics, network, patterns, noise.covariance_type)
+    return prior.maximize(scatter, statistics.weights, noise.pooled, smallest_variance)
+
+
+def _scatter(
+    statistics: SufficientStatistics, network: Network, patterns: Bools, covariance_type: str
+) -> Floats:
+    """Sums of ``w (x - g)(x - g)'`` over rows, in the shape of the covariances, (K, ...).
+
+    K is that of the statistics' squares.  The cross terms are symmetrised (the paper's are not).
     """
     output = _homogeneous(affine_maps(network, patterns)[-1], len(patterns))[:, :-1]
     targets = np.concatenate([statistics.cross, statistics.data[:, :, None]], axis=2)
     # E[(x - g)(x - g)'] = xx' - x g' - g x' + g g', with g = output [z; 1].
     remainder = output @ _latent_moments(statistics) - 2.0 * targets
-    n_features = network.n_features
+    is_regional = len(statistics.squares) == len(patterns)
     if covariance_type == "full":
-        products = np.einsum("rds,res->de", remainder, output, optimize=True)
-        scatter = statistics.squares + 0.5 * (products + products.T)
-        covariance = scatter / statistics.total_weight
-        values, vectors = np.linalg.eigh(covariance)
-        if values[0] < smallest_variance:
-            covariance = (vectors * np.maximum(values, smallest_variance)) @ vectors.T
-        return Noise.from_covariance(covariance, n_features)
-    scatter = statistics.squares + np.einsum("rds,rds->d", remainder, output, optimize=True)
-    variances = scatter / statistics.total_weight
-    if covariance_type == "spherical":
-        return Noise.from_covariance(max(float(variances.mean()), smallest_variance), n_features)
-    return Noise.from_covariance(np.maximum(variances, smallest_variance), n_features)
+        products = (
+            remainder @ np.swapaxes(output, 1, 2)
+            if is_regional
+            else np.einsum("rds,res->de", remainder, output, optimize=True)[None]
+        )
+        return statistics.squares + 0.5 * (products + np.swapaxes(products, 1, 2))
+    products = np.einsum("rds,rds->rd", remainder, output)
+    if not is_regional:
+        products = products.sum(axis=0, keepdims=True)
+    scatter = statistics.squares[:, 0] + products
+    return scatter.mean(axis=1) if covariance_type == "spherical" else scatter

@@ -24,6 +24,7 @@ from skdgn._posterior import (
     posterior,
     summarize,
 )
+from skdgn._regional_noise import AnyNoise, RegionalNoise
 from skdgn._tables import TableVisitor
 
 # A partition with more regions would take gigabytes, and hours.
@@ -37,14 +38,24 @@ class Model:
     """Parameters and what is computed once from them: the partition, and what visits need."""
 
     network: Network
-    noise: Noise
+    noise: AnyNoise
     partition: Partition
     visitor: TableVisitor
 
     @classmethod
-    def build(cls, network: Network, noise: Noise, most_regions: int = MOST_REGIONS) -> Model:
-        """Find the regions; TooManyRegionsError if there are more than ``most_regions``."""
+    def build(
+        cls,
+        network: Network,
+        noise: AnyNoise | Callable[[Partition], AnyNoise],
+        most_regions: int = MOST_REGIONS,
+    ) -> Model:
+        """Find the regions; TooManyRegionsError if there are more than ``most_regions``.
+
+        The noise may depend on the regions.
+        """
         partition = build_partition(network, most_regions)
+        if not isinstance(noise, Noise | RegionalNoise):
+            noise = noise(partition)
         return cls(network, noise, partition, TableVisitor.prepare(partition, noise))
 
     @cached_property
@@ -56,9 +67,13 @@ class Model:
         )
 
     @property
-    def n_parameters(self) -> int:
+    def n_parameters(self) -> float:
         """Number of identifiable parameters."""
         return self.network.n_identifiable_weights + self.noise.n_parameters
+
+    def locate(self, latent: Floats) -> NDArray[np.intp]:
+        """Find the regions of latent points (n, S)."""
+        return self.partition.locate(self.network.patterns(latent))
 
     def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Exact log p(x) of every row (n, D)."""
@@ -116,8 +131,9 @@ class Model:
         for batch in row_batches(len(rows), MOST_ROWS):
             latent = self.posterior(rows[batch], workers).sample(n_draws, generator)
             for table, points in zip(tables[:, batch], latent, strict=True):
-                noise = self.noise.color(generator.standard_normal(table.shape))
-                fill_with_draws(table, self.network.forward(points) + noise, units)
+                regions = self.locate(points)
+                noise = self.noise.color_at(regions, generator.standard_normal(table.shape))
+                fill_with_draws(table, self.network.forward(points) + noise, regions, units)
         return tables
 
     def draw(
@@ -125,6 +141,7 @@ class Model:
     ) -> tuple[Floats, NDArray[np.intp]]:
         """Draw rows (n, D), and the region each comes from."""
         latent = generator.standard_normal((n_samples, self.network.n_components))
-        regions = self.partition.locate(self.network.patterns(latent))
+        regions = self.locate(latent)
         rows = self.network.forward(latent)
-        return rows + self.noise.color(generator.standard_normal(rows.shape)), regions
+        noise = self.noise.color_at(regions, generator.standard_normal(rows.shape))
+        return rows + noise, regions

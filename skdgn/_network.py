@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,10 +37,9 @@ class Activation:
         if name not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {ACTIVATIONS}, got {name!r}.")
         if name == "leaky_relu":
-            slope = float(negative_slope)
-            if not np.isfinite(slope):
+            if not isinstance(negative_slope, Real) or not np.isfinite(negative_slope):
                 raise ValueError(f"negative_slope must be a finite number, got {negative_slope!r}.")
-            return cls(name, slope)
+            return cls(name, float(negative_slope))
         return cls(name, {"relu": 0.0, "abs": -1.0}[name])
 
     def __call__(self, values: Floats) -> Floats:
@@ -83,6 +83,9 @@ class Network:
         activation: Activation,
     ) -> Network:
         """Check shapes and values, then copy the weights."""
+        for name, layers in (("coefs", coefs), ("intercepts", intercepts)):
+            if not hasattr(layers, "__len__"):
+                raise ValueError(f"{name} must be a list with an array per layer, got {layers!r}.")
         if len(coefs) == 0:
             raise ValueError("coefs must hold at least the output layer, got an empty list.")
         if len(coefs) != len(intercepts):
@@ -93,8 +96,8 @@ class Network:
         checked_coefs: list[Floats] = []
         checked_intercepts: list[Floats] = []
         for layer, (coef, intercept) in enumerate(zip(coefs, intercepts, strict=True)):
-            weights = _finite_array(coef, f"coefs[{layer}]")
-            biases = _finite_array(intercept, f"intercepts[{layer}]")
+            weights = finite_array(coef, f"coefs[{layer}]")
+            biases = finite_array(intercept, f"intercepts[{layer}]")
             if weights.ndim != 2 or 0 in weights.shape:
                 raise ValueError(
                     f"coefs[{layer}] must be a non-empty matrix (fan_out, fan_in), "
@@ -112,6 +115,16 @@ class Network:
                 )
             checked_coefs.append(weights)
             checked_intercepts.append(biases)
+        steepest = max(1.0, abs(activation.negative_slope))
+        largest = np.ones(checked_coefs[0].shape[1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            for weights, biases in zip(checked_coefs, checked_intercepts, strict=True):
+                largest = steepest * (np.abs(weights) @ largest + np.abs(biases))
+        if not np.all(np.isfinite(largest)):
+            raise ValueError(
+                "coefs and intercepts must have finite products over the layers, "
+                f"got entries as large as {max(np.abs(coef).max() for coef in checked_coefs)}."
+            )
         return cls(tuple(checked_coefs), tuple(checked_intercepts), activation)
 
     @property
@@ -207,10 +220,14 @@ class Network:
         )
 
 
-def _finite_array(values: ArrayLike, name: str) -> Floats:
+def finite_array(values: ArrayLike, name: str) -> Floats:
     """Copy to float64 and refuse what is not a finite number."""
     try:
-        array = np.array(values, dtype=np.float64)
+        array = np.array(values)
+        # NumPy would drop imaginary parts, with no more than a warning.
+        if np.iscomplexobj(array):
+            raise TypeError("complex numbers have no place here")
+        array = array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be a rectangular array of numbers: {error}.") from error
     if not np.all(np.isfinite(array)):

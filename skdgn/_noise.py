@@ -85,6 +85,41 @@ class Noise:
         diagonal = self.factor if self.factor.ndim == 1 else np.diagonal(self.factor)
         return float(2.0 * np.log(diagonal).sum())
 
+    @property
+    def reference(self) -> Noise:
+        """Return itself: the noise in whose units everything is measured."""
+        return self
+
+    @property
+    def relative_whiteners(self) -> Floats:
+        """Nothing, (0, 0, 0): in units of the reference, the noise is standard."""
+        return np.empty((0, 0, 0))
+
+    def relative_log_determinants(self, n_regions: int) -> Floats:
+        """Log determinants of the regions' covariances, in units of the reference: zeros."""
+        return np.zeros(n_regions)
+
+    def relative_spreads(self, n_regions: int) -> Floats:
+        """Largest variances of the regions' noise, in units of the reference: ones."""
+        return np.ones(n_regions)
+
+    def restrict(self, features: NDArray[np.intp]) -> Noise:
+        """Return the noise of some of the features."""
+        covariance = self.covariance
+        if covariance.ndim == 1:
+            covariance = covariance[features]
+        elif covariance.ndim == 2:
+            covariance = covariance[np.ix_(features, features)]
+        if features.size == 0:  # no feature has no covariance
+            covariance = np.array(1.0)
+        return Noise.from_covariance(covariance, features.size)
+
+    def rescale(self, factors: Floats) -> Noise:
+        """Return the noise of features multiplied by factors (D,), equal ones if spherical."""
+        return Noise.from_covariance(
+            rescale_covariance(self.covariance, factors, self.covariance.ndim), self.n_features
+        )
+
     def whiten(self, rows: Floats) -> Floats:
         """Multiply rows (..., D) by the inverse factor, so that the noise becomes N(0, I)."""
         if self.factor.ndim < 2:
@@ -98,3 +133,16 @@ class Noise:
         if self.factor.ndim < 2:
             return rows * self.factor
         return rows @ self.factor.T
+
+    def color_at(self, regions: NDArray[np.intp], rows: Floats) -> Floats:
+        """Color rows (n, D); the noise is the same in all regions."""
+        return self.color(rows)
+
+
+def rescale_covariance(covariance: Floats, factors: Floats, n_axes: int) -> Floats:
+    """Covariance of features multiplied by factors (D,); its last axes are those of a noise."""
+    if n_axes == 0:
+        return covariance * factors[0] ** 2
+    if n_axes == 1:
+        return covariance * factors**2
+    return covariance * np.outer(factors, factors)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._network import AffineMaps, Floats
-from skdgn._noise import Noise
 from skdgn._partition import Partition
+from skdgn._regional_noise import AnyNoise
 
 Integers = NDArray[np.intp]
 
@@ -23,10 +23,10 @@ class Observed(NamedTuple):
     features: Integers  # (d,)
     rows: Floats  # (k, d)
     partition: Partition
-    noise: Noise
+    noise: AnyNoise
 
 
-def observed_parts(partition: Partition, noise: Noise, rows: Floats) -> Iterator[Observed]:
+def observed_parts(partition: Partition, noise: AnyNoise, rows: Floats) -> Iterator[Observed]:
     """Split a table with missing values (NaN) into tables without."""
     patterns, owner = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
@@ -44,16 +44,5 @@ def observed_parts(partition: Partition, noise: Noise, rows: Floats) -> Iterator
             features,
             rows[np.ix_(indices, features)],
             replace(partition, maps=maps),
-            _restrict(noise, features),
+            noise.restrict(features),
         )
-
-
-def _restrict(noise: Noise, features: Integers) -> Noise:
-    covariance = noise.covariance
-    if covariance.ndim == 1:
-        covariance = covariance[features]
-    elif covariance.ndim == 2:
-        covariance = covariance[np.ix_(features, features)]
-    if features.size == 0:  # no feature has no covariance
-        covariance = np.array(1.0)
-    return Noise.from_covariance(covariance, features.size)

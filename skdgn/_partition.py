@@ -61,7 +61,8 @@ class TooManyRegionsError(MemoryError):
         super().__init__(
             f"A network with n_components={n_components} and "
             f"hidden_layer_sizes={hidden_layer_sizes} has more than {most_regions} regions in "
-            "latent space. Reduce n_components or the widths in hidden_layer_sizes."
+            "latent space, the most that can be listed. Reduce n_components or the widths in "
+            "hidden_layer_sizes."
         )
 
 

@@ -14,9 +14,12 @@ from skdgn._batches import Workers, read
 from skdgn._comparison import Comparison
 from skdgn._mixtures import Mixtures, draw_mixtures
 from skdgn._modes import find_modes
-from skdgn._network import Floats
+from skdgn._network import Floats, finite_array
 from skdgn._tables import TableVisitor, concatenate
 from skdgn._visits import Visits
+
+# A covariance computed by its user is symmetric to rounding only.
+_ROUNDING_ASYMMETRY = 1e-8
 
 
 def log_density(visitor: TableVisitor, rows: NDArray[Any], workers: Workers) -> Floats:
@@ -37,7 +40,10 @@ def conditional_log_density(
     def compare_batch(batch: NDArray[Any]) -> Floats:
         joint = read(batch)
         condition = np.where(features, np.nan, joint)
-        return visitor.visit(joint).log_density - visitor.visit(condition).log_density
+        log_joint = visitor.visit(joint).log_density
+        # Where both are -inf, nothing is known.
+        with np.errstate(invalid="ignore"):
+            return log_joint - visitor.visit(condition).log_density
 
     return workers.fill(np.empty(len(rows)), compare_batch, 2.0 * visitor.row_bytes, rows)
 
@@ -84,7 +90,7 @@ class Posterior:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdgn.estimator import PiecewiseAffineDGN
+    >>> from skdgn import PiecewiseAffineDGN
     >>> model = PiecewiseAffineDGN.from_network(
     ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
     ... )  # x = |z| + noise: two values of z explain an x
@@ -106,6 +112,13 @@ class Posterior:
 
     def __len__(self) -> int:
         return len(self._visits.log_density)
+
+    def __repr__(self) -> str:
+        n_components = self._visits.means.shape[1]
+        return (
+            f"Posterior(n_samples={len(self)}, n_components={n_components}, "
+            f"n_regions={self._n_regions})"
+        )
 
     @cached_property
     def _rows(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
@@ -144,6 +157,7 @@ class Posterior:
         """Posterior probability of each region, (n_samples, n_regions)."""
         dense = np.zeros((len(self), self._n_regions))
         dense[self._rows, self._visits.regions] = self._visits.responsibilities
+        dense[~self._is_known] = np.nan
         return dense
 
     @cached_property
@@ -211,6 +225,8 @@ class Posterior:
         -------
         mode : ndarray of shape (n_samples, n_components)
         """
+        if not isinstance(zero_noise, bool | np.bool_):
+            raise ValueError(f"zero_noise must be True or False, got {zero_noise!r}.")
         visitor = self._visitor
         return find_modes(visitor.partition, visitor.noise, self._table, bool(zero_noise))
 
@@ -226,13 +242,11 @@ class Posterior:
         log_density : ndarray of shape (n_samples, n_points)
         """
         n_components = self._visits.means.shape[1]
-        latent = np.asarray(Z, dtype=np.float64)
+        latent = finite_array(Z, "Z")
         if latent.ndim != 2 or latent.shape[1] != n_components:
             raise ValueError(
                 f"Z must have shape (n_points, {n_components}), got shape {latent.shape}."
             )
-        if not np.isfinite(latent).all():
-            raise ValueError(f"Z must be finite, got {latent[~np.isfinite(latent)].flat[0]}.")
         return self._comparison.log_density(latent)
 
     def kl_from(self, means: ArrayLike, covariances: ArrayLike) -> Floats:
@@ -279,11 +293,13 @@ class Posterior:
         The divergence may have several minima, one for each mode.  The search starts from the
         posterior's moments, from its heaviest regions and from the Gaussian given, if any.
         """
-        if criterion not in ("kl", "moments"):
+        if not isinstance(criterion, str) or criterion not in ("kl", "moments"):
             raise ValueError(f'criterion must be "kl" or "moments", got {criterion!r}.')
         if criterion == "moments":
             return self.mean.copy(), self.covariance.copy()
-        given = None if means is None else self._check_gaussians(means, covariances)
+        given = None
+        if means is not None or covariances is not None:
+            given = self._check_gaussians(means, covariances)
         best_means, factors, _ = self._comparison.best_gaussians(self.mean, self.covariance, given)
         return best_means, factors @ np.swapaxes(factors, 1, 2)
 
@@ -310,26 +326,32 @@ class Posterior:
         return Comparison(self._visitor, self._table, visits, order, factors, centers)
 
     def _check_gaussians(
-        self, means: ArrayLike, covariances: ArrayLike | None
+        self, means: ArrayLike | None, covariances: ArrayLike | None
     ) -> tuple[Floats, Floats]:
         """Check Gaussians; return their means and the lower factors of their covariances."""
         n_rows, n_components = self._visits.log_density.size, self._visits.means.shape[1]
-        checked = np.asarray(means, dtype=np.float64)
+        if means is None or covariances is None:
+            missing = "means" if means is None else "covariances"
+            raise ValueError(f"{missing} must be given with the other half of q, got None.")
+        checked = finite_array(means, "means")
         if checked.shape != (n_rows, n_components):
             raise ValueError(
                 f"means must have shape {(n_rows, n_components)}, got shape {checked.shape}."
             )
-        matrices = np.asarray(covariances, dtype=np.float64)
+        matrices = finite_array(covariances, "covariances")
         if matrices.shape != (n_rows, n_components, n_components):
             raise ValueError(
                 f"covariances must have shape {(n_rows, n_components, n_components)}, "
                 f"got shape {matrices.shape}."
             )
-        for name, values in (("means", checked), ("covariances", matrices)):
-            if not np.isfinite(values).all():
-                raise ValueError(
-                    f"{name} must be finite, got {values[~np.isfinite(values)].flat[0]}."
-                )
+        mirrored = np.swapaxes(matrices, 1, 2)
+        asymmetry = np.abs(matrices - mirrored).max(axis=(1, 2))
+        if np.any(asymmetry > _ROUNDING_ASYMMETRY * np.abs(matrices).max(axis=(1, 2))):
+            raise ValueError(
+                "covariances must be symmetric, "
+                f"got entries that differ from their mirror image by up to {asymmetry.max()}."
+            )
+        matrices = 0.5 * (matrices + mirrored)
         try:
             return checked, np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
         except np.linalg.LinAlgError:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdgn._cells import Facets
-from skdgn._jit import LOG_SQRT_2PI, kernel
-from skdgn._missing import Holes, NoiseUnits, find_holes, log_deviation, whiten_observed
+from skdgn._jit import kernel
+from skdgn._missing import Holes, NoiseUnits, find_holes, noise_of_region
 from skdgn._network import Floats
 from skdgn._visits import sum_kernel
 
@@ -30,7 +30,6 @@ class ObservedRow(NamedTuple):
     """The observed part of a row, and room for its QR decompositions."""
 
     scaled: Floats  # (D,) observed values first, in units of the noise deviations
-    whitened: Floats  # (D,) the same, multiplied by L_oo^-1
     columns: Floats  # (S, S + D) columns of [I; A~_o]
     remainder: Floats  # (S + D,) [0; x~_o - b~_o], then what the columns do not explain
     triangle: Floats  # (S, S)
@@ -41,7 +40,6 @@ def make_row(n_components: int, n_features: int) -> ObservedRow:
     """Make room for a row."""
     return ObservedRow(
         np.empty(n_features),
-        np.empty(n_features),
         np.empty((n_components, n_components + n_features)),
         np.empty(n_components + n_features),
         np.empty((n_components, n_components)),
@@ -49,17 +47,13 @@ def make_row(n_components: int, n_features: int) -> ObservedRow:
 
 
 @kernel
-def read_row(
-    values: Floats, units: NoiseUnits, holes: Holes, row: ObservedRow
-) -> tuple[int, float]:
-    """Whiten what was observed; return how much that is, and the log constant of its density."""
-    n_observed = find_holes(values, units, holes)
+def read_row(values: Floats, units: NoiseUnits, holes: Holes, row: ObservedRow) -> int:
+    """Find out what was observed; return how much that is."""
+    n_observed = find_holes(values, holes)
     for i in range(n_observed):
         d = holes.order[i]
         row.scaled[i] = values[d] / units.deviations[d]
-        row.whitened[i] = row.scaled[i]
-    whiten_observed(holes, n_observed, row.whitened)
-    return n_observed, -n_observed * LOG_SQRT_2PI - log_deviation(units, holes, n_observed)
+    return n_observed
 
 
 @sum_kernel
@@ -67,21 +61,23 @@ def condition_region(
     region: int,
     axes: Any,
     n_observed: int,
+    units: NoiseUnits,
     maps: RegionMaps,
     holes: Holes,
     row: ObservedRow,
     factor: Floats,
     center: Floats,
-) -> tuple[float, float]:
+) -> float:
     """Condition one region's map on the observed part of a row.
 
     Fills in factor (S, S) and whitened mean (S,) of the conditional Gaussian.  Returns the
-    quadratic form, from the residual, and the log determinant of the factor.
+    log evidence; its quadratic form comes from the residual.
     """
     n_components = len(axes)
     slopes, offsets = maps.slopes, maps.offsets
-    order, correlated = holes.order, holes.factor
-    whitened, columns, remainder = row.whitened, row.columns, row.remainder
+    noise = noise_of_region(region, units, holes)
+    order, correlated = holes.order, holes.factors[noise]
+    scaled, columns, remainder = row.scaled, row.columns, row.remainder
     triangle = row.triangle
     for s in range(n_components):
         remainder[s] = 0.0
@@ -89,10 +85,16 @@ def condition_region(
             columns[s, t] = 1.0 if s == t else 0.0
     for i in range(n_observed):
         d = order[i]
-        remainder[n_components + i] = offsets[region, d]
+        remainder[n_components + i] = scaled[i] - offsets[region, d]
         for s in range(n_components):
             columns[s, n_components + i] = slopes[region, d, s]
-    if correlated.size > 0:
+    if correlated.shape[1] == 1:
+        for i in range(n_observed):
+            scale = 1.0 / correlated[i, 0]
+            remainder[n_components + i] *= scale
+            for s in range(n_components):
+                columns[s, n_components + i] *= scale
+    elif correlated.size > 0:
         for i in range(n_observed):
             scale = 1.0 / correlated[i, i]
             rest = remainder[n_components + i]
@@ -104,11 +106,9 @@ def condition_region(
                 for j in range(i):
                     rest -= correlated[i, j] * columns[s, n_components + j]
                 columns[s, n_components + i] = rest * scale
-    for i in range(n_observed):
-        remainder[n_components + i] = whitened[i] - remainder[n_components + i]
 
     # Modified Gram-Schmidt, the row as the last column: as accurate as reflections.
-    log_determinant = 0.0
+    log_evidence = holes.log_constants[noise]
     size = n_components + n_observed
     for s in range(n_components):
         square = 0.0
@@ -116,7 +116,7 @@ def condition_region(
             square += columns[s, i] * columns[s, i]
         length = math.sqrt(square)
         triangle[s, s] = length
-        log_determinant -= math.log(length)
+        log_evidence -= math.log(length)
         scale = 1.0 / length
         for i in range(size):
             columns[s, i] *= scale
@@ -147,4 +147,4 @@ def condition_region(
             for u in range(s + 1, t + 1):
                 rest -= triangle[s, u] * factor[u, t]
             factor[s, t] = rest / triangle[s, s]
-    return square, log_determinant
+    return log_evidence - 0.5 * square

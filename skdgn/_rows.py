@@ -78,6 +78,15 @@ def observed_weights(rows: NDArray[Any], row_weights: Floats, workers: Workers) 
     )
 
 
+def largest_sizes(rows: NDArray[Any], row_weights: Floats) -> Floats:
+    """Largest absolute value of each feature in rows of positive weight, (D,)."""
+    largest = np.zeros(rows.shape[1])
+    for batch in row_batches(len(rows), MOST_ROWS):
+        sizes = np.abs(read(rows[batch])[row_weights[batch] > 0])
+        largest = np.maximum(largest, np.fmax.reduce(sizes, axis=0, initial=0.0))
+    return largest
+
+
 def sample_rows(
     rows: Table, row_weights: Floats, n_rows: int, generator: np.random.Generator
 ) -> tuple[Floats, Floats]:

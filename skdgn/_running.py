@@ -61,8 +61,8 @@ class Running:
 
         def mix(name: str) -> Any:
             here, there = getattr(before, name), getattr(chunk, name)
-            if name in _OF_ALL_REGIONS:
-                return old * here + new * there
+            if np.ndim(here) == 0 or len(here) == len(there) == 1:
+                return old * here + new * there  # of all regions together
             mixed = new * there
             np.add.at(mixed, regions, old * here)
             return mixed
@@ -70,9 +70,6 @@ class Running:
         return SufficientStatistics(
             **{field.name: mix(field.name) for field in fields(SufficientStatistics)}
         )
-
-
-_OF_ALL_REGIONS = ("squares", "total_weight", "log_likelihood")
 
 
 def find_similar(patterns: Bools, among: Bools) -> np.ndarray[tuple[int], np.dtype[np.intp]]:

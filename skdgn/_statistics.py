@@ -19,9 +19,15 @@ import numpy as np
 
 from skdgn._batches import Workers, read
 from skdgn._incomplete_visits import IncompleteVisitor
-from skdgn._jit import kernel
-from skdgn._missing import NoiseUnits, find_holes, make_holes, whiten_observed
+from skdgn._missing import (
+    NoiseUnits,
+    find_holes,
+    make_holes,
+    noise_of_region,
+    whiten_observed,
+)
 from skdgn._network import Floats
+from skdgn._regional_noise import RegionalNoise
 from skdgn._row_conditionals import RegionMaps
 from skdgn._rows import Table
 from skdgn._tables import TableVisitor
@@ -37,7 +43,7 @@ class SufficientStatistics:
     second: Floats  # (R, S, S) sum of w z z'
     data: Floats  # (R, D) sum of w x
     cross: Floats  # (R, D, S) sum of w x z'
-    squares: Floats  # (D,) sum of x^2, or (D, D) sum of x x', weighted by the rows' weights
+    squares: Floats  # (K, M, D) sum of w x x', M = D, or of its diagonal, M = 1; K = R, or 1: all
     total_weight: float  # sum of the rows' weights
     log_likelihood: float  # weighted sum of log p(x)
 
@@ -55,30 +61,45 @@ class SufficientStatistics:
 
 
 def accumulate(
-    visits: Visits, rows: Floats, row_weights: Floats, n_regions: int, full_squares: bool
+    visits: Visits,
+    rows: Floats,
+    row_weights: Floats,
+    n_regions: int,
+    full_squares: bool,
+    regional_squares: bool = False,
 ) -> SufficientStatistics:
-    """Sum the statistics of a batch of rows (n, D) over its sparse posterior."""
+    """Sum the statistics of a batch of rows (n, D) over its sparse posterior.
+
+    Squares are matrices or their diagonals, for each region or for all regions together.
+    """
     n_components, n_features = visits.means.shape[1], rows.shape[1]
     weights = np.zeros(n_regions)
     first = np.zeros((n_regions, n_components))
     second = np.zeros((n_regions, n_components, n_components))
     data = np.zeros((n_regions, n_features))
     cross = np.zeros((n_regions, n_features, n_components))
-    _accumulate(visits, rows, row_weights, weights, first, second, data, cross)
-    weighted = row_weights[:, None] * rows
+    squares = np.zeros(
+        (n_regions if regional_squares else 0, n_features if full_squares else 1, n_features)
+    )
+    _accumulate(visits, rows, row_weights, weights, first, second, data, cross, squares)
+    if not regional_squares:
+        # A row's responsibilities add up to one.
+        weighted = row_weights[:, None] * rows
+        products = rows.T @ weighted if full_squares else np.einsum("nd,nd->d", rows, weighted)
+        squares = products.reshape(1, -1, n_features)
     return SufficientStatistics(
         weights,
         first,
         second,
         data,
         cross,
-        rows.T @ weighted if full_squares else np.einsum("nd,nd->d", rows, weighted),
+        squares,
         float(row_weights.sum()),
         float(row_weights @ visits.log_density),
     )
 
 
-@kernel
+@sum_kernel
 def _accumulate(
     visits: Visits,
     rows: Floats,
@@ -88,8 +109,10 @@ def _accumulate(
     second: Floats,
     data: Floats,
     cross: Floats,
+    squares: Floats,
 ) -> None:
     n_components, n_features = visits.means.shape[1], rows.shape[1]
+    is_regional, is_full = len(squares) > 0, squares.shape[1] > 1
     for n in range(len(rows)):
         for v in range(visits.start[n], visits.start[n + 1]):
             r = visits.regions[v]
@@ -105,6 +128,16 @@ def _accumulate(
                 data[r, d] += x
                 for s in range(n_components):
                     cross[r, d, s] += x * visits.means[v, s]
+                if is_regional and is_full:
+                    for e in range(d + 1):
+                        squares[r, d, e] += x * rows[n, e]
+                elif is_regional:
+                    squares[r, 0, d] += x * rows[n, d]
+    if is_full:
+        for r in range(len(squares)):
+            for d in range(n_features):
+                for e in range(d):
+                    squares[r, e, d] = squares[r, d, e]
 
 
 def accumulate_incomplete(
@@ -113,6 +146,7 @@ def accumulate_incomplete(
     rows: Floats,
     row_weights: Floats,
     full_squares: bool,
+    regional_squares: bool = False,
 ) -> SufficientStatistics:
     """Sum the statistics of a batch of rows (n, D) with holes over its sparse posterior."""
     n_regions, n_features, n_components = visitor.maps.slopes.shape
@@ -121,8 +155,9 @@ def accumulate_incomplete(
     second = np.zeros((n_regions, n_components, n_components))
     data = np.zeros((n_regions, n_features))
     cross = np.zeros((n_regions, n_features, n_components))
-    # One row instead of a matrix stands for its diagonal: kernels are compiled for one shape only.
-    squares = np.zeros((n_features if full_squares else 1, n_features))
+    squares = np.zeros(
+        (n_regions if regional_squares else 1, n_features if full_squares else 1, n_features)
+    )
     _accumulate_incomplete(
         visits,
         np.ascontiguousarray(rows),
@@ -142,7 +177,7 @@ def accumulate_incomplete(
         second,
         data,
         cross,
-        squares if full_squares else squares[0],
+        squares,
         float(row_weights.sum()),
         float(row_weights @ visits.log_density),
     )
@@ -163,18 +198,18 @@ def _accumulate_incomplete(
     squares: Floats,
 ) -> None:
     n_components, n_features = visits.means.shape[1], rows.shape[1]
-    full_squares = len(squares) == n_features
+    full_squares = squares.shape[1] == n_features
     deviations, slopes, offsets = units.deviations, maps.slopes, maps.offsets
     holes = make_holes(units)
-    order, factor = holes.order, holes.factor
-    is_correlated = factor.size > 0
+    order = holes.order
+    is_correlated = units.covariances.shape[2] > 1
     # Given z on a region, the completed row is expected at: values + rates (z - mean of z).
     values = np.empty(n_features)
     rates = np.zeros((n_features, n_components))
     spreads = np.zeros((n_features, n_components))  # rates times the covariance of z
     whitened = np.empty(n_features)
     for n in range(len(rows)):
-        n_observed = find_holes(rows[n], units, holes)
+        n_observed = find_holes(rows[n], holes)
         for i in range(n_observed):
             d = order[i]
             values[d] = rows[n, d]
@@ -185,6 +220,8 @@ def _accumulate_incomplete(
             r = visits.regions[v]
             w = row_weights[n] * visits.responsibilities[v]
             mean, covariance = visits.means[v], visits.covariances[v]
+            factor = holes.factors[noise_of_region(r, units, holes)]
+            squares_here = squares[r if len(squares) > 1 else 0]
             weights[r] += w
             for s in range(n_components):
                 first[r, s] += w * mean[s]
@@ -208,7 +245,7 @@ def _accumulate_incomplete(
                             whitened[i] = offsets[r, d] - rows[n, d] / deviations[d]
                             for s in range(n_components):
                                 whitened[i] += slopes[r, d, s] * mean[s]
-                    whiten_observed(holes, n_observed, whitened)
+                    whiten_observed(factor, n_observed, whitened)
                     for i in range(n_observed, n_features):
                         explained = 0.0
                         for j in range(n_observed):
@@ -231,38 +268,34 @@ def _accumulate_incomplete(
                 data[r, d] += w * values[d]
                 for s in range(n_components):
                     cross[r, d, s] += w * (values[d] * mean[s] + spreads[d, s])
-            for i in range(n_observed, n_features):
+            # What does not depend on z, the products of what was observed and the noise of the
+            # rest, is the same for all visits if it is for all regions: once is enough.
+            constant = w
+            if len(squares) == 1:
+                constant = row_weights[n] if v == visits.start[n] else 0.0
+            for i in range(0 if constant > 0.0 else n_observed, n_features):
                 d = order[i]
                 for j in range(i + 1):
                     e = order[j]
-                    if full_squares or d == e:
-                        product = values[d] * values[e]
+                    if not (full_squares or d == e):
+                        continue
+                    product = 0.0
+                    if i < n_observed:
+                        product = constant * values[d] * values[e]
+                    else:
                         for s in range(n_components):
                             product += spreads[d, s] * rates[e, s]
-                        squares[d if full_squares else 0, e] += w * product
-                        if d != e:
-                            squares[e, d] += w * product
-
-        # What does not depend on z: the products of what was observed, and the noise of the rest.
-        w = row_weights[n]
-        for i in range(n_features):
-            d = order[i]
-            for j in range(i + 1):
-                e = order[j]
-                if not (full_squares or d == e):
-                    continue
-                product = 0.0
-                if i < n_observed:
-                    product = values[d] * values[e]
-                elif is_correlated:
-                    for k in range(n_observed, j + 1):
-                        product += factor[i, k] * factor[j, k]
-                    product *= deviations[d] * deviations[e]
-                elif i == j:
-                    product = deviations[d] * deviations[d]
-                squares[d if full_squares else 0, e] += w * product
-                if d != e:
-                    squares[e, d] += w * product
+                        product = w * (product + values[d] * values[e])
+                        noise = 0.0
+                        if is_correlated and constant > 0.0:
+                            for k in range(n_observed, j + 1):
+                                noise += factor[i, k] * factor[j, k]
+                        elif i == j:
+                            noise = factor[i, 0] * factor[i, 0] if factor.size > 0 else 1.0
+                        product += constant * deviations[d] * deviations[e] * noise
+                    squares_here[d if full_squares else 0, e] += product
+                    if d != e:
+                        squares_here[e, d] += product
 
 
 def expect(
@@ -273,6 +306,7 @@ def expect(
     workers: Workers,
 ) -> SufficientStatistics:
     """Run the E-step over batches of rows (n, D), NaN where a value is missing."""
+    is_regional = isinstance(visitor.noise, RegionalNoise)
     n_regions = len(visitor.conditionals.centers)
 
     def expect_batch(batch: Table, batch_weights: Floats) -> SufficientStatistics:
@@ -284,13 +318,20 @@ def expect(
         if not has_holes.all() or not heavy.any():
             some = table[~has_holes]
             visits = visitor.complete.visit(some)
-            parts.append(accumulate(visits, some, weights[~has_holes], n_regions, full_squares))
+            parts.append(
+                accumulate(visits, some, weights[~has_holes], n_regions, full_squares, is_regional)
+            )
         if has_holes.any():
             some = table[has_holes]
             visits = visitor.incomplete.visit(some)
             parts.append(
                 accumulate_incomplete(
-                    visitor.incomplete, visits, some, weights[has_holes], full_squares
+                    visitor.incomplete,
+                    visits,
+                    some,
+                    weights[has_holes],
+                    full_squares,
+                    is_regional,
                 )
             )
         return reduce(add, parts)

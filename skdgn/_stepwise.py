@@ -25,8 +25,8 @@ from skdgn._em import (
 )
 from skdgn._fitting import Scaling, Settings, pose_problem, restore_parameters
 from skdgn._network import Floats, Network
-from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
+from skdgn._regional_noise import AnyNoise
 from skdgn._running import Running
 from skdgn._statistics import SufficientStatistics
 
@@ -39,14 +39,14 @@ class StepResult:
     """Parameters in the units of the rows, and what was learned."""
 
     network: Network
-    noise: Noise
+    noise: AnyNoise
     lower_bound: float  # of the chunk, after the step
     running: Running
 
 
 def take_step(
     network: Network,
-    noise: Noise,
+    noise: AnyNoise,
     running: Running | None,
     rows: NDArray[Any],
     row_weights: Floats,
@@ -79,7 +79,7 @@ def take_step(
         statistics = blend()
     log_volume = scaling.log_volume(rows, row_weights, settings.workers)
     return StepResult(
-        *restore_parameters(problem, scaling, state),
+        *restore_parameters(problem, scaling, replace(state, statistics=statistics)),
         state.lower_bound - log_volume,
         Running(
             scaling.center,
@@ -96,7 +96,7 @@ def _step(problem: Problem, state: State, damping: float) -> tuple[State, float]
 
     def attempt(network: Network) -> State | None:
         try:
-            return problem.evaluate(network, problem.best_noise(state, network))
+            return problem.evaluate(network, problem.best_noise(state, network), state.model)
         except TooManyRegionsError:
             return None
 

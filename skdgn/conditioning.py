@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdgn._network import Floats
@@ -68,7 +67,7 @@ class ExactConditioning(ExactInference):
                [2.  , 4.  ]])
         """
         check_is_fitted(self)
-        if method not in _METHODS:
+        if not isinstance(method, str) or method not in _METHODS:
             raise ValueError(f"method must be one of {_METHODS}, got {method!r}.")
         if n_draws is not None:
             if method != "sample":
@@ -90,8 +89,7 @@ class ExactConditioning(ExactInference):
         elif method == "mean":
             filled = model.impute(rows, self._workers())[None]
         else:
-            seed = self.random_state if random_state is None else random_state
-            generator = check_random_state(seed)
+            generator = self._random_generator(random_state)
             filled = model.draw_missing(rows, int(n_draws or 1), generator, self._workers())
         tables = [_fill_table(X, observed, holes, chosen, values) for values in filled]
         if n_draws is None:
@@ -109,12 +107,12 @@ class ExactConditioning(ExactInference):
             NaN where a value is missing: it is then integrated out on both sides.
         given : int, str or sequence of them
             Features b to condition on, by index or, if names are known from `fit`, by name; the
-            density is that of all others.
+            density is that of all others.  No feature gives `score_samples`, all of them 0.
 
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            log p(x_a | x_b).
+            log p(x_a | x_b); NaN if x_b is so far out that its own log density is -inf.
 
         Examples
         --------
@@ -137,9 +135,14 @@ class ExactConditioning(ExactInference):
     ) -> NDArray[np.bool_]:
         """Mark the features that are not given."""
         names = getattr(self, "feature_names_in_", np.empty(0, dtype=object)).tolist()
-        is_single = isinstance(given, str | Integral)
+        if isinstance(given, str | Integral):
+            features: Iterable[object] = [given]
+        elif isinstance(given, Iterable) and not isinstance(given, bytes):
+            features = given
+        else:
+            raise ValueError(f"given must hold indices or names of features, got {given!r}.")
         others = np.ones(self.n_features_in_, dtype=bool)
-        for feature in [given] if is_single else given:  # type: ignore[union-attr]  # a sequence
+        for feature in features:
             if isinstance(feature, str):
                 if feature not in names:
                     raise ValueError(

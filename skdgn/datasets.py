@@ -101,7 +101,7 @@ def make_wave(n_samples: int = 1000, noise: float = 0.1, random_state: Any = Non
 
 
 def _check(n_samples: int, noise: float) -> None:
-    if not isinstance(n_samples, Integral) or int(n_samples) < 1:
+    if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
         raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
     if not isinstance(noise, Real) or not 0 <= float(noise) < float("inf"):
         raise ValueError(f"noise must be a non-negative number, got {noise!r}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -29,11 +29,15 @@ from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
 from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
-from skdgn._rows import observed_weights
+from skdgn._regional_noise import AnyNoise, RegionalNoise
+from skdgn._rows import largest_sizes, observed_weights
 from skdgn._running import Running
 from skdgn._stepwise import take_step
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.conditioning import ExactConditioning
+
+# Sums of squares of rows must not overflow.
+_LARGEST_VALUE = 1e150
 
 
 class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator):
@@ -57,6 +61,13 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         Slope of ``"leaky_relu"`` for negative inputs.
     covariance_type : {"spherical", "diag", "full"}, default="diag"
         Shape of the noise covariance.
+    noise : {"shared", "regional"}, default="shared"
+        One noise covariance for all of latent space, or one for each region, drawn to a pooled one.
+    noise_prior_weight : float, default=10.0
+        ``noise="regional"`` only: how strongly covariances are drawn to the pooled one, in rows.  A
+        region with as many rows has half of its own covariance, half of the pooled one.  If
+        ``covariance_type="full"``, it is multiplied by ``(n_features + 1) / 2``: that many rows
+        have a number for each entry of the matrix.
     weight_prior : {"gaussian", "laplace", "uniform"} or None, default=None
         Prior of the weights ``coefs_``, each on its own; intercepts have none.  ``"laplace"``
         makes some of them exactly zero.
@@ -81,7 +92,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
     warm_start : bool, default=False
         Whether `fit` goes on from the parameters of the last fit.
     n_jobs : int, default=None
-        Number of threads, as in joblib.
+        Number of threads, as in joblib: -1 is all cores, None is one.
     random_state : int, RandomState instance or None, default=None
         Seed of the starting values.
     verbose : int, default=0
@@ -94,7 +105,10 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
     intercepts_ : list of ndarray
         Biases; ``intercepts_[l]`` has shape (fan_out,).
     noise_covariance_ : float or ndarray of shape (n_features,) or (n_features, n_features)
-        Covariance of the noise, by ``covariance_type``.
+        Covariance of the noise, by ``covariance_type``; if ``noise="regional"``, an array with one
+        of them for each region, (n_regions, ...).
+    pooled_noise_covariance_ : float or ndarray of shape (n_features,) or (n_features, n_features)
+        What the regions' covariances were drawn to; ``noise="regional"`` only.
     n_regions_ : int
         Number of regions of latent space on which the network is affine.
     weights_ : ndarray of shape (n_regions,)
@@ -110,14 +124,16 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         Number of EM iterations.
     lower_bound_ : float
         Mean log-likelihood of the training rows at the end of the fit; with a prior, plus the
-        log density of ``coefs_`` divided by the sum of the rows' weights.
-    lower_bounds_ : ndarray of shape (n_iter_,)
+        log density of ``coefs_`` divided by the sum of the rows' weights.  Regional noise adds the
+        log density of its covariances, relative to that of the pooled one, in the same way.
+    lower_bounds_ : ndarray of shape (n_iter,)
         The same after every iteration; it never decreases.
-    n_parameters_ : int
-        Number of identifiable parameters.
+    n_parameters_ : float
+        Number of identifiable parameters.  Of regional noise, each covariance counts by the share
+        ``n / (n + weight)`` of its rows in it, and the pooled one makes up for the rest, once.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if they were given as strings.
 
     Examples
@@ -144,6 +160,8 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         "activation": [StrOptions(set(ACTIVATIONS))],
         "negative_slope": [Interval(Real, None, None, closed="neither")],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
+        "noise": [StrOptions({"shared", "regional"})],
+        "noise_prior_weight": [Interval(Real, 0.0, None, closed="neither")],
         "weight_prior": [None, StrOptions(set(PRIORS))],
         "prior_scale": [Interval(Real, 0.0, None, closed="neither")],
         "m_step": [StrOptions(set(STEPS))],
@@ -153,7 +171,11 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         "tol": [Interval(Real, 0.0, None, closed="left")],
         "reg_covar": [Interval(Real, 0.0, None, closed="neither")],
         "warm_start": ["boolean"],
-        "n_jobs": [None, Integral],
+        "n_jobs": [
+            None,
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+        ],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -176,6 +198,8 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         activation: str = "leaky_relu",
         negative_slope: float = 0.1,
         covariance_type: str = "diag",
+        noise: str = "shared",
+        noise_prior_weight: float = 10.0,
         weight_prior: str | None = None,
         prior_scale: float = 1.0,
         m_step: str = "joint",
@@ -194,6 +218,8 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         self.activation = activation
         self.negative_slope = negative_slope
         self.covariance_type = covariance_type
+        self.noise = noise
+        self.noise_prior_weight = noise_prior_weight
         self.weight_prior = weight_prior
         self.prior_scale = prior_scale
         self.m_step = m_step
@@ -216,6 +242,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         *,
         activation: str,
         negative_slope: float = 0.1,
+        noise: str = "shared",
     ) -> Self:
         """Return a fitted estimator with these parameters.
 
@@ -226,10 +253,13 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         intercepts : sequence of array-like
             ``intercepts[l]`` has shape (fan_out,).
         noise_covariance : float or array-like of shape (n_features,) or (n_features, n_features)
-            Covariance of the noise: spherical, diagonal or full.
+            Covariance of the noise: spherical, diagonal or full.  With ``noise="regional"``, an
+            array with one of them for each region, in the order of ``partition_``.
         activation : {"relu", "leaky_relu", "abs"}
         negative_slope : float, default=0.1
             Slope of ``"leaky_relu"`` for negative inputs.
+        noise : {"shared", "regional"}, default="shared"
+            Whether ``noise_covariance`` is that of all regions.
 
         Returns
         -------
@@ -238,17 +268,20 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         network = Network.from_arrays(
             coefs, intercepts, Activation.from_name(activation, negative_slope)
         )
-        noise = Noise.from_covariance(noise_covariance, network.n_features)
+        if noise not in ("shared", "regional"):
+            raise ValueError(f'noise must be "shared" or "regional", got {noise!r}.')
+        model = Model.build(network, _noise_of_regions(noise_covariance, noise == "regional"))
         estimator = cls(
             network.n_components,
             hidden_layer_sizes=network.hidden_layer_sizes,
             activation=activation,
             negative_slope=negative_slope,
-            covariance_type=noise.covariance_type,
+            covariance_type=model.noise.covariance_type,
+            noise=noise,
         )
         estimator.n_features_in_ = network.n_features
         estimator.__dict__.update(
-            _attributes_of_model(Model.build(network, noise)),
+            _attributes_of_model(model),
             converged_=True,
             n_iter_=0,
             lower_bounds_=np.empty(0),
@@ -349,6 +382,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             network, noise = self._last_parameters(settings, "partial_fit")
             rows = self._validate_rows(X)
             row_weights = _check_weights(sample_weight, rows)
+            self._check_sizes(rows, row_weights)
             running = None if self._running is None else Running.from_state(self._running)
             if running is None:
                 self._check_columns_observed(rows, row_weights)
@@ -379,6 +413,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             )
             row_weights = _check_weights(sample_weight, rows)
             self._check_columns_observed(rows, row_weights)
+            self._check_sizes(rows, row_weights)
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
@@ -395,16 +430,27 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
                 result = fit_network(rows, row_weights, settings, generator, warm_start, watch)
             attributes = _attributes_of_result(result)
             tasks.end(attributes)
+            # Of a fit with regional noise before.
+            self.__dict__.pop("pooled_noise_covariance_", None)
             self.__dict__.update(attributes)
         return result
 
     def _check_columns_observed(self, rows: NDArray[Any], row_weights: Floats) -> None:
-        empty = np.flatnonzero(observed_weights(rows, row_weights, self._workers()) == 0.0)
-        if empty.size > 0:
-            names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))[empty].tolist()
+        names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))
+        empty = names[observed_weights(rows, row_weights, self._workers()) == 0.0].tolist()
+        if empty:
             raise ValueError(
                 "X must have an observed value of positive weight in every column, "
-                f"got none in {len(names)} of {rows.shape[1]} columns: {names}."
+                f"got none in {len(empty)} of {rows.shape[1]} columns: {empty}."
+            )
+
+    def _check_sizes(self, rows: NDArray[Any], row_weights: Floats) -> None:
+        names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))
+        largest = largest_sizes(rows, row_weights)
+        if largest.max() > _LARGEST_VALUE:
+            raise ValueError(
+                f"X must hold values of at most {_LARGEST_VALUE}, whose squares are finite, "
+                f"got {largest.max()} in column {names.tolist()[largest.argmax()]!r}. Rescale it."
             )
 
     def __sklearn_tags__(self) -> Any:
@@ -419,6 +465,8 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             hidden_layer_sizes=_check_hidden_layer_sizes(self.hidden_layer_sizes),
             activation=Activation.from_name(self.activation, self.negative_slope),
             covariance_type=self.covariance_type,
+            noise=self.noise,
+            noise_prior_weight=float(self.noise_prior_weight),
             weight_prior=self.weight_prior,
             prior_scale=float(self.prior_scale),
             m_step=self.m_step,
@@ -430,7 +478,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             workers=self._workers(),
         )
 
-    def _last_parameters(self, settings: Settings, reason: str) -> tuple[Network, Noise]:
+    def _last_parameters(self, settings: Settings, reason: str) -> tuple[Network, AnyNoise]:
         """Return the parameters of the last fit, for the next one to start from."""
         model = self._fitted_model()
         for name, wanted, fitted in (
@@ -438,6 +486,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             ("hidden_layer_sizes", settings.hidden_layer_sizes, model.network.hidden_layer_sizes),
             ("activation", settings.activation, model.network.activation),
             ("covariance_type", settings.covariance_type, model.noise.covariance_type),
+            ("noise", settings.noise, "shared" if isinstance(model.noise, Noise) else "regional"),
         ):
             if wanted != fitted:
                 raise ValueError(
@@ -463,8 +512,11 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             network = Network.from_arrays(
                 self.coefs_, self.intercepts_, Activation.from_name(*self._fitted_activation)
             )
-            noise = Noise.from_covariance(self.noise_covariance_, network.n_features)
-            self._model = Model.build(network, noise)
+            pooled = getattr(self, "pooled_noise_covariance_", None)
+            self._model = Model.build(
+                network,
+                _noise_of_regions(self.noise_covariance_, pooled is not None, pooled),
+            )
         return self._model
 
     # What can be computed again is not part of the state: it is large, and pickles stay simple.
@@ -487,7 +539,12 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
 def _attributes_of_model(model: Model) -> dict[str, Any]:
     network, covariance = model.network, model.noise.covariance
     weights = np.exp(model.prior.log_masses)
+    attributes: dict[str, Any] = {}
+    if isinstance(model.noise, RegionalNoise):
+        pooled = model.noise.pooled.covariance
+        attributes["pooled_noise_covariance_"] = float(pooled) if pooled.ndim == 0 else pooled
     return {
+        **attributes,
         "coefs_": list(network.coefs),
         "intercepts_": list(network.intercepts),
         "noise_covariance_": float(covariance) if covariance.ndim == 0 else covariance,
@@ -499,6 +556,21 @@ def _attributes_of_model(model: Model) -> dict[str, Any]:
         "_fitted_activation": (network.activation.name, network.activation.negative_slope),
         "_model": model,
     }
+
+
+def _noise_of_regions(
+    covariance: ArrayLike, is_regional: bool, pooled: ArrayLike | None = None
+) -> Callable[[Partition], AnyNoise]:
+    """Check covariances once the number of regions is known."""
+
+    def check(partition: Partition) -> AnyNoise:
+        n_features = partition.maps.offsets.shape[1]
+        if not is_regional:
+            return Noise.from_covariance(covariance, n_features)
+        center = None if pooled is None else Noise.from_covariance(pooled, n_features)
+        return RegionalNoise.from_covariances(covariance, len(partition), n_features, center)
+
+    return check
 
 
 def _attributes_of_result(result: FitResult) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class DGNImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Fitted if ``add_indicator`` is set.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if they were given as strings.
 
     See Also

@@ -28,7 +28,7 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
 
     n_jobs: int | None
     random_state: Any
-    n_parameters_: int
+    n_parameters_: float
 
     def _fitted_model(self) -> Model:
         raise NotImplementedError
@@ -59,7 +59,8 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         log_density : ndarray of shape (n_samples,)
             log p(x), exact to rounding for up to three latent dimensions, far outliers included.
             For more, an estimate to two or three digits: ``posterior(X).log_density_error`` holds
-            its standard error.
+            its standard error.  -inf where squares overflow, beyond 1e150 deviations of the noise:
+            nothing is known of such a row's latent variables, and their posterior is NaN.
         """
         rows = self._validate_rows(X)
         return self._fitted_model().log_density(rows, self._workers())
@@ -124,10 +125,21 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
             Region of latent space each row was drawn from.
         """
         check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or n_samples < 1:
+        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
             raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
-        generator = check_random_state(self.random_state if random_state is None else random_state)
+        generator = self._random_generator(random_state)
         return self._fitted_model().draw(int(n_samples), generator)
+
+    def _random_generator(self, random_state: Any) -> np.random.RandomState:
+        """Make a generator from the seed of a call, or from the estimator's own."""
+        seed = self.random_state if random_state is None else random_state
+        try:
+            return check_random_state(seed)
+        except ValueError as error:
+            raise ValueError(
+                "random_state must be an integer between 0 and 2**32 - 1, a RandomState or None, "
+                f"got {seed!r}."
+            ) from error
 
     def posterior(self, X: ArrayLike) -> Posterior:
         """Compute the exact posterior of the latent variables, given each row.
@@ -139,7 +151,8 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Returns
         -------
         posterior : Posterior
-            With ``mean``, ``covariance`` and ``responsibilities``.
+            With ``mean``, ``covariance``, ``responsibilities``, ``mode``, ``sample``,
+            ``log_density``, ``kl_from`` and ``best_gaussian``.
         """
         rows = self._validate_rows(X)
         return self._fitted_model().posterior(rows, self._workers())

@@ -35,7 +35,7 @@ class DGNOutlierDetector(OutlierMixin, BaseEstimator):
         Log density below which a row is an outlier.
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of features seen during `fit`, if they were strings.
 
     Notes

@@ -1,0 +1,35 @@
+"""What the documents at the root say is so: code that runs, modules that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_python_blocks_of_the_readme_run_in_order() -> None:
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    for number, block in enumerate(blocks, start=1):
+        exec(compile(block, f"README.md, block {number}", "exec"), names)
+    model, X, holed = names["model"], names["X"], names["holed"]
+    assert np.all(np.diff(model.lower_bounds_) >= 0.0)
+    np.testing.assert_array_equal(model.impute(holed)[~np.isnan(holed)], X[~np.isnan(holed)])
+    assert names["posterior"].sample(100, random_state=0).shape == (100, 3, 1)
+    assert names["detector"].predict([[1.0, 0.0], [0.0, 0.0]]).tolist() == [1, -1]
+    assert np.isfinite(names["pipeline"].predict(holed)).all()
+    assert names["decoder"].n_features_in_ == 2
+
+
+def test_the_floor_plan_lists_every_module_once() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = text[text.index("| module | holds |") :]
+    listed = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    modules = [path.stem for path in (ROOT / "skdgn").glob("*.py") if path.stem != "__init__"]
+    packages = [path.parent.name for path in (ROOT / "skdgn").glob("*/__init__.py")]
+    assert sorted(listed) == sorted(modules + packages)
