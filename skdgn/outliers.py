@@ -44,6 +44,9 @@ class DGNOutlierDetector(OutlierMixin, BaseEstimator):
     ranked.  Missing values (NaN) are allowed if the estimator allows them; such a row is judged by
     the density of what was observed.
 
+    The default estimator has one noise for all regions.  With ``noise="regional"`` the density of
+    inliers is higher on most tables, but outliers need not be ranked better by it.
+
     Examples
     --------
     >>> from skdgn.datasets import make_noisy_circle
