@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from skdgn._batches import Workers
 from skdgn._em import STEPS, Problem, State, run_em
 from skdgn._fitting import Scaling
 from skdgn._initialization import starting_network
@@ -83,7 +84,9 @@ def compare(rows: np.ndarray, hidden: tuple[int, ...], n_components: int, seed: 
     prior = WeightPrior(None, 1.0, scaling.deviations)
 
     def fresh() -> CountingProblem:
-        return CountingProblem(scaling.apply(rows), weights, "diag", 1e-6, prior, 20_000, None)
+        return CountingProblem(
+            np.asarray(scaling.apply(rows)), weights, "diag", 1e-6, prior, 20_000, Workers()
+        )
 
     activation = Activation.from_name("leaky_relu", 0.1)
     found = starting_network(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from skdgn._batches import Workers
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._partition import build_partition
@@ -33,6 +34,8 @@ def missing_cost(
     weights = np.ones(len(rows))
     seconds = []
     for table in (rows, holed):
-        expect(visitor, table, weights, full)
-        seconds.append(best_time(lambda table=table: expect(visitor, table, weights, full)))
+        expect(visitor, table, weights, full, Workers())
+        seconds.append(
+            best_time(lambda table=table: expect(visitor, table, weights, full, Workers()))
+        )
     return seconds[1] / seconds[0]

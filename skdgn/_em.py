@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from skdgn._batches import Workers
 from skdgn._maximization import (
     GaussNewtonSystem,
     linearize,
@@ -27,14 +28,15 @@ from skdgn._partition import Partition, TooManyRegionsError
 from skdgn._penalization import PenalizedSystem
 from skdgn._priors import WeightPrior
 from skdgn._regional_noise import AnyNoise, RegionalNoise
+from skdgn._rows import Table
 from skdgn._shrinkage import NoisePrior
 from skdgn._statistics import SufficientStatistics, expect
 
-_FIRST_DAMPING = 1e-1
-_SMALLEST_DAMPING = 1e-7
-_LARGEST_DAMPING = 1e6
-_DAMPING_DECREASE = 0.25
-_DAMPING_INCREASE = 6.0
+FIRST_DAMPING = 1e-1
+SMALLEST_DAMPING = 1e-7
+LARGEST_DAMPING = 1e6
+DAMPING_DECREASE = 0.25
+DAMPING_INCREASE = 6.0
 _MOST_SHORTENINGS = 8
 # Steps grow bolder only while they gain so many times the tolerance. What the data barely determine
 # is where little is left to gain, and bold steps there fit the noise of the rows.
@@ -76,13 +78,13 @@ class State:
 class Problem:
     """What stays the same during a fit."""
 
-    rows: Floats
+    rows: Table
     row_weights: Floats
     covariance_type: str
     smallest_variance: float
     prior: WeightPrior
     most_regions: int
-    n_jobs: int | None
+    workers: Workers
     noise_prior: NoisePrior | None = None  # None: one noise for all regions
 
     def evaluate(self, network: Network, noise: AnyNoise, before: Model | None = None) -> State:
@@ -105,7 +107,7 @@ class Problem:
             self.rows,
             self.row_weights,
             self.covariance_type == "full",
-            self.n_jobs,
+            self.workers,
         )
         log_prior = self.prior.log_density(network)
         if self.noise_prior is not None and isinstance(model.noise, RegionalNoise):
@@ -166,7 +168,7 @@ class JointStep:
 
     problem: Problem
     tol: float  # below which an iteration counts as standing still
-    damping: float = _FIRST_DAMPING
+    damping: float = FIRST_DAMPING
 
     def __call__(self, state: State) -> State | None:
         """Return a state that is no worse, or None if there is none to be found."""
@@ -177,9 +179,9 @@ class JointStep:
                 trial = self.problem.attempt(state, propose(self.damping))
                 if trial is not None:
                     if trial.lower_bound - state.lower_bound > _WORTHWHILE * self.tol:
-                        self.damping = max(_DAMPING_DECREASE * self.damping, _SMALLEST_DAMPING)
+                        self.damping = max(DAMPING_DECREASE * self.damping, SMALLEST_DAMPING)
                     return trial
-                self.damping = min(_DAMPING_INCREASE * self.damping, _LARGEST_DAMPING)
+                self.damping = min(DAMPING_INCREASE * self.damping, LARGEST_DAMPING)
         return _step_layer(self.problem, state, n_hidden_layers)
 
 
@@ -202,13 +204,13 @@ class LayerwiseStep:
 def _step_layer(problem: Problem, state: State, layer: int) -> State | None:
     """Maximise over one layer and the noise; halve the step until the objective does not fall."""
     propose = problem.propose(state, [layer])
-    full = propose(_SMALLEST_DAMPING)
+    full = propose(SMALLEST_DAMPING)
     for shortening in range(_MOST_SHORTENINGS):
         if problem.prior.kind is None:
             network = state.network.towards(full, 0.5**shortening)
         else:
             # Half of the way to zero is not zero: damped steps end on the bounds as full ones do.
-            network = propose(_FIRST_DAMPING * 10.0 ** (shortening - 1)) if shortening else full
+            network = propose(FIRST_DAMPING * 10.0 ** (shortening - 1)) if shortening else full
         trial = problem.attempt(state, network)
         if trial is not None:
             return trial

@@ -6,12 +6,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from skdgn._batches import Workers, read
 from skdgn._completion import complete_rows
-from skdgn._em import Problem, Progress, State, likeliest, run_em
+from skdgn._em import FIRST_DAMPING, Problem, Progress, State, likeliest, run_em
 from skdgn._initialization import Start, starting_methods, starting_network
 from skdgn._model import MOST_REGIONS
 from skdgn._network import Activation, Floats, Network
@@ -19,6 +22,16 @@ from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._priors import WeightPrior
 from skdgn._regional_noise import AnyNoise, RegionalNoise
+from skdgn._rows import (
+    PASS_BYTES,
+    ScaledRows,
+    Table,
+    fits_into,
+    merge_duplicates,
+    observed_weights,
+    sample_rows,
+)
+from skdgn._running import Running
 from skdgn._shrinkage import NoisePrior
 
 # How many of the candidate starts enter a round, and how many iterations each is given. The
@@ -29,6 +42,8 @@ _TRIAL_ROWS = 2000
 # So many times fewer polyhedra than polygons: one takes 1,400 bytes against 170 (for 3-16-16 and
 # 2-32-32), and more time.
 _POLYHEDRON_COST = 4
+# Regional noise begins after at most so many iterations with one noise for all regions.
+_SHARED_ITERATIONS = 50
 # Bytes that the regions of a fit may take.
 _MEMORY = 2e9
 
@@ -51,7 +66,7 @@ class Settings:
     max_iter: int
     tol: float
     reg_covar: float
-    n_jobs: int | None
+    workers: Workers
 
 
 @dataclass(frozen=True)
@@ -62,26 +77,45 @@ class Scaling:
     deviations: Floats  # (D,)
 
     @classmethod
-    def of(cls, rows: Floats, row_weights: Floats, covariance_type: str) -> Scaling:
+    def of(
+        cls,
+        rows: NDArray[Any],
+        row_weights: Floats,
+        covariance_type: str,
+        workers: Workers | None = None,
+    ) -> Scaling:
         """Measure what was observed; spherical noise needs the same unit for all features."""
-        weights = np.where(np.isnan(rows), 0.0, row_weights[:, None])
-        center = np.average(np.nan_to_num(rows), axis=0, weights=weights)
-        squares = np.nan_to_num((rows - center) ** 2)
-        variances = np.average(squares, axis=0, weights=weights)
+        workers = workers or Workers()
+        n_features = rows.shape[1]
+
+        def average(power: int, center: Floats) -> Floats:
+            def add_up(batch: NDArray[Any], weights: Floats) -> Floats:
+                powers = np.nan_to_num((read(batch) - center) ** power)
+                return read(weights) @ powers
+
+            return workers.sum(add_up, PASS_BYTES * n_features, rows, row_weights) / totals
+
+        totals = observed_weights(rows, row_weights, workers)
+        center = average(1, np.zeros(n_features))
+        # Sums of many rows are rounded: what is left of the mean is small, and its error is less.
+        center = center + average(1, center)
+        variances = average(2, center)
         if covariance_type == "spherical":
             variances = np.full_like(variances, variances.mean())
         # What is constant but for rounding has no scale of its own.
         constant = variances <= (8.0 * np.finfo(float).eps * np.abs(center)) ** 2
         return cls(center, np.where(constant, 1.0, np.sqrt(variances)))
 
-    def log_volume(self, rows: Floats, row_weights: Floats) -> float:
+    def log_volume(
+        self, rows: NDArray[Any], row_weights: Floats, workers: Workers | None = None
+    ) -> float:
         """What scaling adds to the mean log density: every observed entry counts."""
-        shares = np.average(~np.isnan(rows), axis=0, weights=row_weights)
-        return float(shares @ np.log(self.deviations))
+        totals = observed_weights(rows, row_weights, workers or Workers())
+        return float(totals @ np.log(self.deviations) / row_weights.sum())
 
-    def apply(self, rows: Floats) -> Floats:
-        """Scale rows."""
-        return (rows - self.center) / self.deviations
+    def apply(self, rows: NDArray[Any]) -> ScaledRows:
+        """Scale rows as they are read."""
+        return ScaledRows(rows, self.center, self.deviations)
 
     def scale(self, network: Network, noise: AnyNoise) -> tuple[Network, AnyNoise]:
         """Express parameters of the model for the original rows in scaled units."""
@@ -117,6 +151,7 @@ class FitResult:
     converged: bool
     stopped: bool  # by whoever watched
     interrupted: bool  # by the keyboard
+    running: Running  # for more rows to come
 
 
 @dataclass(frozen=True)
@@ -132,24 +167,8 @@ class Iteration:
     result: Callable[[], FitResult]  # as if the fit had ended here
 
 
-def merge_duplicates(rows: Floats, row_weights: Floats) -> tuple[Floats, Floats]:
-    """Sort rows, merge equal ones and drop those without weight.
-
-    A fit then depends neither on the order of the rows nor on whether a row is repeated or
-    weighted.  Rows with the same holes follow each other.
-    """
-    kept = row_weights > 0
-    holes = np.isnan(rows[kept])
-    # NaN equals nothing, not even itself: zeros and the places of the holes stand for it.
-    keys = np.concatenate([holes, np.where(holes, 0.0, rows[kept])], axis=1)
-    _, chosen, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    weights = np.zeros(len(chosen))
-    np.add.at(weights, inverse.ravel(), row_weights[kept])
-    return rows[kept][chosen], weights
-
-
 def fit_network(
-    rows: Floats,
+    rows: NDArray[Any],
     row_weights: Floats,
     settings: Settings,
     generator: np.random.Generator,
@@ -158,41 +177,36 @@ def fit_network(
 ) -> FitResult:
     """Fit a network and its noise to rows (n, D), NaN where a value is missing.
 
+    Rows that cannot be sorted in the memory allowed are left where they are, and read in batches.
+
     ``watch`` is told of every iteration of the final runs, and stops the run if it returns True.
     A keyboard interrupt ends the fit with the best parameters so far; before there are any, it
     goes through.
     """
-    rows, row_weights = merge_duplicates(rows, row_weights)
-    scaling = Scaling.of(rows, row_weights, settings.covariance_type)
-    prior = WeightPrior(settings.weight_prior, settings.prior_scale, scaling.deviations)
-    problem = Problem(
-        scaling.apply(rows),
-        row_weights,
-        settings.covariance_type,
-        settings.reg_covar,
-        prior,
-        affordable_regions(settings, rows.shape[1]),
-        settings.n_jobs,
-        _noise_prior(settings, rows.shape[1]),
-    )
-    completed = complete_rows(problem.rows, row_weights)
-    log_volume = scaling.log_volume(rows, row_weights)
+    workers = settings.workers
+    in_memory = fits_into(workers.memory, rows)
+    if in_memory:
+        rows, row_weights = merge_duplicates(read(rows), row_weights)
+    scaling = Scaling.of(rows, row_weights, settings.covariance_type, workers)
+    table = scaling.apply(rows)
+    problem = pose_problem(read(table) if in_memory else table, row_weights, scaling, settings)
+    log_volume = scaling.log_volume(rows, row_weights, workers)
 
     def result(progress: Progress) -> FitResult:
-        network, noise = scaling.restore(progress.state.network, progress.state.noise)
-        if problem.noise_prior is not None and isinstance(noise, RegionalNoise):
-            shares = problem.noise_prior.shares(progress.state.statistics.weights)
-            noise = replace(noise, shares=shares)
-        # Scaling back may have rounded a weight beyond its bound.
-        network = replace(prior, output_units=np.ones_like(scaling.deviations)).clip(network)
         return FitResult(
-            network,
-            noise,
+            *restore_parameters(problem, scaling, progress.state),
             progress.state.lower_bound - log_volume,
             np.array(progress.lower_bounds) - log_volume,
             progress.converged,
             progress.stopped,
             progress.interrupted,
+            Running(
+                scaling.center,
+                scaling.deviations,
+                progress.state.partition.patterns,
+                progress.state.statistics,
+                FIRST_DAMPING,
+            ),
         )
 
     def tell(run: int, progress: Progress) -> bool:
@@ -217,7 +231,7 @@ def fit_network(
                 if warm_start is not None:
                     start = Progress(problem.evaluate(*scaling.scale(*warm_start)))
                 else:
-                    start = _best_start(problem, completed, settings, generator)
+                    start = _best_start(problem, settings, generator)
                 if not start.interrupted:
                     start = run_em(
                         problem,
@@ -237,6 +251,32 @@ def fit_network(
     return replace(result(likeliest(runs)), interrupted=runs[-1].interrupted)
 
 
+def pose_problem(rows: Table, row_weights: Floats, scaling: Scaling, settings: Settings) -> Problem:
+    """Put together what stays the same while parameters are improved on scaled rows."""
+    return Problem(
+        rows,
+        row_weights,
+        settings.covariance_type,
+        settings.reg_covar,
+        WeightPrior(settings.weight_prior, settings.prior_scale, scaling.deviations),
+        affordable_regions(settings, len(scaling.center)),
+        settings.workers,
+        _noise_prior(settings, len(scaling.center)),
+    )
+
+
+def restore_parameters(
+    problem: Problem, scaling: Scaling, state: State
+) -> tuple[Network, AnyNoise]:
+    """Express the parameters of a state in the original units."""
+    network, noise = scaling.restore(state.network, state.noise)
+    if problem.noise_prior is not None and isinstance(noise, RegionalNoise):
+        noise = replace(noise, shares=problem.noise_prior.shares(state.statistics.weights))
+    # Scaling back may have rounded a weight beyond its bound.
+    prior = replace(problem.prior, output_units=np.ones_like(scaling.deviations))
+    return prior.clip(network), noise
+
+
 def _noise_prior(settings: Settings, n_features: int) -> NoisePrior | None:
     if settings.noise == "shared":
         return None
@@ -250,6 +290,10 @@ def affordable_regions(settings: Settings, n_features: int) -> int:
     floats = 4 * n_features * (n_components + 1) + sum(
         (n_components + 1) * (width + 1) + n_features * width for width in widths
     )
+    if settings.noise == "regional":
+        # The output layer's map downstream; covariances, factors, whiteners and squares.
+        entries = n_features**2 if settings.covariance_type == "full" else n_features
+        floats += n_features**2 + 4 * entries
     listed = MOST_REGIONS if n_components <= 2 else MOST_REGIONS // _POLYHEDRON_COST
     most_regions = min(listed, int(_MEMORY / (8 * floats)))
     # Units in general position cut latent space into so many regions, in the first layer alone.
@@ -259,21 +303,22 @@ def affordable_regions(settings: Settings, n_features: int) -> int:
     return most_regions
 
 
-def _best_start(
-    problem: Problem, completed: Floats, settings: Settings, generator: np.random.Generator
-) -> Progress:
+def _best_start(problem: Problem, settings: Settings, generator: np.random.Generator) -> Progress:
     """Try the starting methods briefly and keep the likeliest, even if interrupted."""
     methods: tuple[str, ...] = (settings.init_params,)
     if settings.init_params == "auto":
         methods = starting_methods(settings.n_components, settings.hidden_layer_sizes)
-    trial_problem = problem
-    if len(problem.rows) > _TRIAL_ROWS:
-        chosen = np.sort(generator.choice(len(problem.rows), _TRIAL_ROWS, replace=False))
-        weights = problem.row_weights[chosen]
+    # Regional noise explains what a poor network does not, and keeps it from learning it: the
+    # network comes first, with one noise for all regions.
+    shared_problem = replace(problem, noise_prior=None)
+    trial_problem = shared_problem
+    rows, weights = problem.rows, problem.row_weights
+    if len(rows) > _TRIAL_ROWS or isinstance(rows, ScaledRows):
+        rows, weights = sample_rows(rows, weights, _TRIAL_ROWS, generator)
         # As heavy as all rows together: a prior keeps its share.
         weights = weights * (problem.row_weights.sum() / weights.sum())
-        trial_problem = replace(problem, rows=problem.rows[chosen], row_weights=weights)
-        completed = completed[chosen]
+        trial_problem = replace(shared_problem, rows=rows, row_weights=weights)
+    completed = complete_rows(rows, weights)
     runs: list[Progress] = []
     interrupted = False
     to_beat = np.inf
@@ -311,7 +356,13 @@ def _best_start(
             raise
         interrupted = True
     best = likeliest(runs).state
-    if trial_problem is not problem:
+    if trial_problem is not shared_problem:
+        best = shared_problem.evaluate(best.network, best.noise)
+    if problem.noise_prior is not None:
+        if not interrupted:
+            iterations = min(_SHARED_ITERATIONS, settings.max_iter)
+            run = run_em(shared_problem, best, settings.m_step, iterations, settings.tol)
+            best, interrupted = run.state, run.interrupted
         best = problem.evaluate(best.network, best.noise)
     return Progress(best, interrupted=interrupted)
 

@@ -6,25 +6,25 @@ import math
 
 import numpy as np
 
+from skdgn._batches import Workers
 from skdgn._jit import kernel
 from skdgn._missing import Integers, NoiseUnits, fill_holes, make_holes
 from skdgn._network import Floats
-from skdgn._posterior import map_batches
 from skdgn._row_conditionals import RegionMaps
 from skdgn._tables import TableVisitor
 from skdgn._visits import Visits
 
 
-def fill_with_means(visitor: TableVisitor, rows: Floats, n_jobs: int | None = None) -> Floats:
+def fill_with_means(visitor: TableVisitor, rows: Floats, workers: Workers) -> Floats:
     """Replace what is missing from rows (n, D) by E[x_m | x_o]."""
     incomplete = visitor.incomplete
 
-    def fill_batch(batch: slice) -> Floats:
-        filled = np.array(rows[batch], order="C")
+    def fill_batch(batch: Floats) -> Floats:
+        filled = np.array(batch, dtype=np.float64, order="C")
         _fill_with_means(filled, incomplete.visit(filled), incomplete.units, incomplete.maps)
         return filled
 
-    return np.concatenate(map_batches(fill_batch, len(rows), n_jobs))
+    return workers.fill(np.empty(rows.shape), fill_batch, visitor.row_bytes, rows)
 
 
 @kernel

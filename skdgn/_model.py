@@ -6,16 +6,24 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdgn._batches import MOST_ROWS, Workers, row_batches
 from skdgn._cells import CellIntegrals, integrate_gaussian
 from skdgn._imputation import fill_with_draws, fill_with_means
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import Partition, build_partition
-from skdgn._posterior import Posterior, log_density, posterior
+from skdgn._posterior import (
+    Posterior,
+    conditional_log_density,
+    log_density,
+    posterior,
+    summarize,
+)
 from skdgn._regional_noise import AnyNoise, RegionalNoise
 from skdgn._tables import TableVisitor
 
@@ -67,33 +75,65 @@ class Model:
         """Find the regions of latent points (n, S)."""
         return self.partition.locate(self.network.patterns(latent))
 
-    def log_density(self, rows: Floats, n_jobs: int | None = None) -> Floats:
+    def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Exact log p(x) of every row (n, D)."""
-        return log_density(self.visitor, rows, n_jobs)
+        return log_density(self.visitor, rows, workers)
 
-    def posterior(self, rows: Floats, n_jobs: int | None = None) -> Posterior:
+    def conditional_log_density(
+        self, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
+    ) -> Floats:
+        """Exact log density of some features of every row (n, D), given the others."""
+        return conditional_log_density(self.visitor, rows, features, workers)
+
+    def posterior(self, rows: NDArray[Any], workers: Workers) -> Posterior:
         """Exact posterior of every row (n, D)."""
-        return posterior(self.visitor, rows, n_jobs)
+        return posterior(self.visitor, rows, workers)
 
-    def impute(self, rows: Floats, n_jobs: int | None = None) -> Floats:
+    def means(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Posterior mean of every row (n, D): (n, S)."""
+        result = np.empty((len(rows), self.network.n_components))
+        return self._summarize(rows, lambda posterior: posterior.mean, result, workers)
+
+    def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Posterior probability of each region, given every row (n, D): (n, R)."""
+        result = np.empty((len(rows), len(self.partition)))
+        return self._summarize(rows, lambda posterior: posterior.responsibilities, result, workers)
+
+    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> NDArray[np.intp]:
+        """Likeliest region of every row (n, D)."""
+        result = np.empty(len(rows), dtype=np.intp)
+        return self._summarize(rows, lambda posterior: posterior.most_responsible, result, workers)
+
+    def _summarize(
+        self,
+        rows: NDArray[Any],
+        summary: Callable[[Posterior], NDArray[Any]],
+        result: NDArray[Any],
+        workers: Workers,
+    ) -> NDArray[Any]:
+        return summarize(self.visitor, rows, summary, result, workers)
+
+    def impute(self, rows: Floats, workers: Workers) -> Floats:
         """Replace what is missing from rows (n, D) by its conditional mean."""
-        return fill_with_means(self.visitor, rows, n_jobs)
+        return fill_with_means(self.visitor, rows, workers)
 
     def draw_missing(
         self,
         rows: Floats,
         n_draws: int,
         generator: np.random.RandomState,
-        n_jobs: int | None = None,
+        workers: Workers,
     ) -> Floats:
         """Replace what is missing from rows (n, D) by independent draws: (n_draws, n, D)."""
-        latent = self.posterior(rows, n_jobs).sample(n_draws, generator)
         units = self.visitor.incomplete.units
         tables = np.tile(rows, (n_draws, 1, 1))
-        for table, points in zip(tables, latent, strict=True):
-            regions = self.locate(points)
-            noise = self.noise.color_at(regions, generator.standard_normal(rows.shape))
-            fill_with_draws(table, self.network.forward(points) + noise, regions, units)
+        # Draws of a seed must not depend on the memory at hand: all batches are of the same size.
+        for batch in row_batches(len(rows), MOST_ROWS):
+            latent = self.posterior(rows[batch], workers).sample(n_draws, generator)
+            for table, points in zip(tables[:, batch], latent, strict=True):
+                regions = self.locate(points)
+                noise = self.noise.color_at(regions, generator.standard_normal(table.shape))
+                fill_with_draws(table, self.network.forward(points) + noise, regions, units)
         return tables
 
     def draw(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any
 
-import joblib
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from skdgn._batches import Workers, read
 from skdgn._comparison import Comparison
 from skdgn._mixtures import Mixtures, draw_mixtures
 from skdgn._modes import find_modes
@@ -18,42 +18,53 @@ from skdgn._network import Floats, finite_array
 from skdgn._tables import TableVisitor, concatenate
 from skdgn._visits import Visits
 
-Result = TypeVar("Result")
 
-# Rows of one batch: enough to keep a thread busy, few enough to keep memory small.
-BATCH_SIZE = 1024
-
-
-def row_batches(n_rows: int) -> Iterator[slice]:
-    """Yield slices that cover all rows."""
-    for first in range(0, n_rows, BATCH_SIZE):
-        yield slice(first, min(first + BATCH_SIZE, n_rows))
-
-
-def map_batches(
-    function: Callable[[slice], Result], n_rows: int, n_jobs: int | None
-) -> list[Result]:
-    """Apply a function to batches of rows, in threads: the kernels release the GIL."""
-    # Backends with processes must be able to pickle the function, whatever it is.
-    portable = joblib.wrap_non_picklable_objects(function)
-    return list(
-        joblib.Parallel(n_jobs=n_jobs, prefer="threads")(
-            joblib.delayed(portable)(batch) for batch in row_batches(n_rows)
-        )
-    )
-
-
-def log_density(visitor: TableVisitor, rows: Floats, n_jobs: int | None = None) -> Floats:
+def log_density(visitor: TableVisitor, rows: NDArray[Any], workers: Workers) -> Floats:
     """Exact log p(x) of every row (n, D)."""
-    return np.concatenate(
-        map_batches(lambda batch: visitor.visit(rows[batch]).log_density, len(rows), n_jobs)
+    return workers.fill(
+        np.empty(len(rows)),
+        lambda batch: visitor.visit(read(batch)).log_density,
+        visitor.row_bytes,
+        rows,
     )
 
 
-def posterior(visitor: TableVisitor, rows: Floats, n_jobs: int | None = None) -> Posterior:
+def conditional_log_density(
+    visitor: TableVisitor, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
+) -> Floats:
+    """Exact log density of some features of every row (n, D), given the others."""
+
+    def compare_batch(batch: NDArray[Any]) -> Floats:
+        joint = read(batch)
+        condition = np.where(features, np.nan, joint)
+        log_joint = visitor.visit(joint).log_density
+        # Where both are -inf, nothing is known.
+        with np.errstate(invalid="ignore"):
+            return log_joint - visitor.visit(condition).log_density
+
+    return workers.fill(np.empty(len(rows)), compare_batch, 2.0 * visitor.row_bytes, rows)
+
+
+def posterior(visitor: TableVisitor, rows: NDArray[Any], workers: Workers) -> Posterior:
     """Exact posterior of every row (n, D)."""
-    parts = map_batches(lambda batch: visitor.visit(rows[batch]), len(rows), n_jobs)
-    return Posterior(visitor, rows, concatenate(parts))
+    parts = workers.map(lambda batch: visitor.visit(read(batch)), visitor.row_bytes, rows)
+    return Posterior(visitor, read(rows), concatenate([visits for _, visits in parts]))
+
+
+def summarize(
+    visitor: TableVisitor,
+    rows: NDArray[Any],
+    summary: Callable[[Posterior], NDArray[Any]],
+    result: NDArray[Any],
+    workers: Workers,
+) -> NDArray[Any]:
+    """Fill in one entry per row (n, D) from its posterior, which is not kept."""
+
+    def summarize_batch(batch: NDArray[Any]) -> NDArray[Any]:
+        table = read(batch)
+        return summary(Posterior(visitor, table, visitor.visit(table)))
+
+    return workers.fill(result, summarize_batch, visitor.row_bytes, rows)
 
 
 class Posterior:

@@ -17,6 +17,7 @@ from operator import add
 
 import numpy as np
 
+from skdgn._batches import Workers, read
 from skdgn._incomplete_visits import IncompleteVisitor
 from skdgn._missing import (
     NoiseUnits,
@@ -26,9 +27,9 @@ from skdgn._missing import (
     whiten_observed,
 )
 from skdgn._network import Floats
-from skdgn._posterior import map_batches
 from skdgn._regional_noise import RegionalNoise
 from skdgn._row_conditionals import RegionMaps
+from skdgn._rows import Table
 from skdgn._tables import TableVisitor
 from skdgn._visits import Visits, sum_kernel
 
@@ -299,30 +300,40 @@ def _accumulate_incomplete(
 
 def expect(
     visitor: TableVisitor,
-    rows: Floats,
+    rows: Table,
     row_weights: Floats,
     full_squares: bool,
-    n_jobs: int | None = None,
+    workers: Workers,
 ) -> SufficientStatistics:
     """Run the E-step over batches of rows (n, D), NaN where a value is missing."""
     is_regional = isinstance(visitor.noise, RegionalNoise)
     n_regions = len(visitor.conditionals.centers)
 
-    def expect_batch(batch: slice) -> SufficientStatistics:
-        has_holes = np.isnan(rows[batch]).any(axis=1)
+    def expect_batch(batch: Table, batch_weights: Floats) -> SufficientStatistics:
+        # A row without weight may be so far out that its log density is not a number.
+        heavy = batch_weights > 0
+        table, weights = read(batch)[heavy], batch_weights[heavy]
+        has_holes = np.isnan(table).any(axis=1)
         parts: list[SufficientStatistics] = []
-        if not has_holes.all():
-            some, weights = rows[batch][~has_holes], row_weights[batch][~has_holes]
+        if not has_holes.all() or not heavy.any():
+            some = table[~has_holes]
             visits = visitor.complete.visit(some)
-            parts.append(accumulate(visits, some, weights, n_regions, full_squares, is_regional))
+            parts.append(
+                accumulate(visits, some, weights[~has_holes], n_regions, full_squares, is_regional)
+            )
         if has_holes.any():
-            some, weights = rows[batch][has_holes], row_weights[batch][has_holes]
+            some = table[has_holes]
             visits = visitor.incomplete.visit(some)
             parts.append(
                 accumulate_incomplete(
-                    visitor.incomplete, visits, some, weights, full_squares, is_regional
+                    visitor.incomplete,
+                    visits,
+                    some,
+                    weights[has_holes],
+                    full_squares,
+                    is_regional,
                 )
             )
         return reduce(add, parts)
 
-    return reduce(add, map_batches(expect_batch, len(rows), n_jobs))
+    return workers.sum(expect_batch, visitor.row_bytes, rows, row_weights)

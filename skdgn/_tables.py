@@ -13,7 +13,13 @@ from skdgn._missing import Integers
 from skdgn._network import Floats
 from skdgn._partition import Partition
 from skdgn._regional_noise import AnyNoise
-from skdgn._visits import Visitor, Visits
+from skdgn._visits import USUAL_VISITS, Visitor, Visits
+
+# Regions that a row may visit before a batch of such rows takes more memory than was planned for.
+_MANY_VISITS = 256
+# Space for visits is made in steps, and joined; rows are read, whitened, and sorted by their holes.
+_COPIES_OF_VISITS = 3
+_COPIES_OF_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,14 @@ class TableVisitor:
     def conditionals(self) -> Conditionals:
         """The conditional Gaussians of complete rows."""
         return self.complete.conditionals
+
+    @property
+    def row_bytes(self) -> float:
+        """Memory that a row takes while its regions are visited."""
+        n_regions, n_features, n_components = self.conditionals.slopes.shape
+        n_visits = max(USUAL_VISITS, min(n_regions, _MANY_VISITS))
+        visit_bytes = 8.0 * (2 + n_components + n_components**2)
+        return _COPIES_OF_VISITS * n_visits * visit_bytes + _COPIES_OF_ROWS * 8.0 * n_features
 
     def visit(self, rows: Floats) -> Visits:
         """Compute the exact posterior of rows (n, D), NaN where a value is missing."""

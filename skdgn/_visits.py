@@ -45,7 +45,7 @@ LOG_SMALLEST_ESTIMATE = math.log(3e-2)
 # Relative rounding error of a squared distance.
 ROUNDING = 1e-14
 # Space for so many visits per row is made at first.
-_USUAL_VISITS = 16
+USUAL_VISITS = 16
 
 # Sums over features may be added up in any order, and with fused operations: twice as fast.
 sum_kernel: Callable[[Callable[..., Any]], Any] = numba.njit(
@@ -129,7 +129,7 @@ def collect_visits(
     n_done = 0
     while n_done < n_rows or not chunks:
         # The number of visits is not known: when these arrays are full, go on in new ones.
-        capacity = (_USUAL_VISITS << len(chunks)) * (n_rows - n_done) + n_regions
+        capacity = (USUAL_VISITS << len(chunks)) * (n_rows - n_done) + n_regions
         chunk = (
             np.empty(capacity, dtype=np.intp),
             np.empty(capacity),

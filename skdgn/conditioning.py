@@ -87,10 +87,10 @@ class ExactConditioning(ExactInference):
         if chosen.size == 0:
             filled = np.empty((n_draws or 1, *rows.shape))
         elif method == "mean":
-            filled = model.impute(rows, self.n_jobs)[None]
+            filled = model.impute(rows, self._workers())[None]
         else:
             generator = self._random_generator(random_state)
-            filled = model.draw_missing(rows, int(n_draws or 1), generator, self.n_jobs)
+            filled = model.draw_missing(rows, int(n_draws or 1), generator, self._workers())
         tables = [_fill_table(X, observed, holes, chosen, values) for values in filled]
         if n_draws is None:
             return tables[0]
@@ -127,13 +127,8 @@ class ExactConditioning(ExactInference):
         array([-1.205...])
         """
         rows = self._validate_rows(X)
-        condition = rows.copy()
-        condition[:, self._other_features(given)] = np.nan
-        model = self._fitted_model()
-        joint = model.log_density(rows, self.n_jobs)
-        # Where both are -inf, nothing is known.
-        with np.errstate(invalid="ignore"):
-            return joint - model.log_density(condition, self.n_jobs)
+        others, workers = self._other_features(given), self._workers()
+        return self._fitted_model().conditional_log_density(rows, others, workers)
 
     def _other_features(
         self, given: int | str | Sequence[int] | Sequence[str]

@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -30,6 +30,9 @@ from skdgn._partition import Partition
 from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
 from skdgn._regional_noise import AnyNoise, RegionalNoise
+from skdgn._rows import largest_sizes, observed_weights
+from skdgn._running import Running
+from skdgn._stepwise import take_step
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.conditioning import ExactConditioning
 
@@ -187,6 +190,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
     n_iter_: int
     _fitted_activation: tuple[str, float]
     _model: Model
+    _running: dict[str, Any] | None  # statistics of the rows so far, for `partial_fit`
 
     def __init__(
         self,
@@ -284,6 +288,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             n_iter_=0,
             lower_bounds_=np.empty(0),
             lower_bound_=math.nan,
+            _running=None,
         )
         return estimator
 
@@ -303,29 +308,115 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         Returns
         -------
         self : PiecewiseAffineDGN
+
+        Notes
+        -----
+        The order of the rows does not matter, beyond rounding.  A table that cannot be sorted in
+        the ``working_memory`` of scikit-learn's configuration (it takes about eight times its size
+        in double precision) is read in batches at every iteration, from disk if it is a
+        `numpy.memmap`, and never copied.
         """
+        result = self._fit(X, sample_weight)
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        if result.interrupted:
+            warnings.warn(
+                f"The fit was interrupted after {self.n_iter_} iterations; "
+                "the best parameters so far were kept.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif not result.converged and not result.stopped:
+            warnings.warn(
+                f"EM did not converge within max_iter={self.max_iter} iterations. "
+                "Increase max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn from a chunk of rows, and keep what was learned from others before.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing; in the first chunk, every column needs a value.
+        y : None
+            Ignored, present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows; a weight of 2 counts a row twice.
+
+        Returns
+        -------
+        self : PiecewiseAffineDGN
+
+        Notes
+        -----
+        Stepwise EM [1]_.  The first chunk is fitted as by `fit`; rows of an earlier `fit` count as
+        a first chunk.  Every other one adds its statistics to running ones, in which older chunks
+        count less and less, and makes one step.  Chunks should not differ systematically: shuffle
+        a table before it is cut.  ``lower_bound_`` and ``lower_bounds_`` are those of the last
+        chunk, which may be less likely than the one before; ``n_iter_`` counts the steps.
+
+        References
+        ----------
+        .. [1] O. Cappe and E. Moulines, On-line expectation-maximization algorithm for latent data
+           models, Journal of the Royal Statistical Society B 71 (2009).
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> model = PiecewiseAffineDGN(hidden_layer_sizes=(8,), random_state=0)
+        >>> for chunk in range(3):
+        ...     model = model.partial_fit(make_noisy_circle(200, random_state=chunk))
+        >>> model.n_features_in_
+        2
+        """
+        if not hasattr(self, "coefs_"):
+            self._fit(X, sample_weight)
+            return self
         with self._unchanged_by_failure():
             settings = self._settings()
-            warm_start = self._parameters_to_continue(settings)
-            rows = np.asarray(
-                validate_data(
-                    self,
-                    X,
-                    reset=warm_start is None,
-                    dtype=[np.float64, np.float32],
-                    ensure_min_samples=2,
-                    ensure_all_finite="allow-nan",
-                ),
-                dtype=np.float64,
+            network, noise = self._last_parameters(settings, "partial_fit")
+            rows = self._validate_rows(X)
+            row_weights = _check_weights(sample_weight, rows)
+            self._check_sizes(rows, row_weights)
+            running = None if self._running is None else Running.from_state(self._running)
+            if running is None:
+                self._check_columns_observed(rows, row_weights)
+            result = take_step(network, noise, running, rows, row_weights, settings)
+            self.__dict__.update(
+                _attributes_of_model(Model.build(result.network, result.noise)),
+                converged_=False,
+                n_iter_=self.n_iter_ + 1,
+                lower_bounds_=np.array([result.lower_bound]),
+                lower_bound_=result.lower_bound,
+                _running=result.running.to_state(),
             )
-            row_weights = _check_sample_weight(
-                sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+        return self
+
+    def _fit(self, X: ArrayLike, sample_weight: ArrayLike | None) -> FitResult:
+        with self._unchanged_by_failure():
+            settings = self._settings()
+            warm_start = None
+            if self.warm_start and hasattr(self, "coefs_"):
+                warm_start = self._last_parameters(settings, "warm_start=True")
+            rows = validate_data(
+                self,
+                X,
+                reset=warm_start is None,
+                dtype=[np.float64, np.float32],
+                ensure_min_samples=2,
+                ensure_all_finite="allow-nan",
             )
-            if not row_weights.sum() > 0:
-                raise ValueError("sample_weight must have a positive sum, got only zeros.")
-            self._check_columns_observed(rows[row_weights > 0])
+            row_weights = _check_weights(sample_weight, rows)
+            self._check_columns_observed(rows, row_weights)
+            self._check_sizes(rows, row_weights)
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-            self._check_size_of_values(rows)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
                 self, n_runs, settings.max_iter, X, sample_weight, _attributes_of_result
@@ -344,30 +435,24 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             # Of a fit with regional noise before.
             self.__dict__.pop("pooled_noise_covariance_", None)
             self.__dict__.update(attributes)
-        # One level for scikit-learn's wrapper of `fit`, one for this method.
-        if result.interrupted:
-            warnings.warn(
-                f"The fit was interrupted after {self.n_iter_} iterations; "
-                "the best parameters so far were kept.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        elif not result.converged and not result.stopped:
-            warnings.warn(
-                f"EM did not converge within max_iter={self.max_iter} iterations. "
-                "Increase max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        return self
+        return result
 
-    def _check_columns_observed(self, rows: Floats) -> None:
-        empty = np.flatnonzero(np.isnan(rows).all(axis=0))
-        if empty.size > 0:
-            names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))[empty].tolist()
+    def _check_columns_observed(self, rows: NDArray[Any], row_weights: Floats) -> None:
+        names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))
+        empty = names[observed_weights(rows, row_weights, self._workers()) == 0.0].tolist()
+        if empty:
             raise ValueError(
                 "X must have an observed value of positive weight in every column, "
-                f"got none in {len(names)} of {rows.shape[1]} columns: {names}."
+                f"got none in {len(empty)} of {rows.shape[1]} columns: {empty}."
+            )
+
+    def _check_sizes(self, rows: NDArray[Any], row_weights: Floats) -> None:
+        names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))
+        largest = largest_sizes(rows, row_weights)
+        if largest.max() > _LARGEST_VALUE:
+            raise ValueError(
+                f"X must hold values of at most {_LARGEST_VALUE}, whose squares are finite, "
+                f"got {largest.max()} in column {names.tolist()[largest.argmax()]!r}. Rescale it."
             )
 
     def __sklearn_tags__(self) -> Any:
@@ -392,13 +477,11 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             reg_covar=float(self.reg_covar),
-            n_jobs=self.n_jobs,
+            workers=self._workers(),
         )
 
-    def _parameters_to_continue(self, settings: Settings) -> tuple[Network, AnyNoise] | None:
-        """Return the parameters of the last fit if the next one is to start from them."""
-        if not (self.warm_start and hasattr(self, "coefs_")):
-            return None
+    def _last_parameters(self, settings: Settings, reason: str) -> tuple[Network, AnyNoise]:
+        """Return the parameters of the last fit, for the next one to start from."""
         model = self._fitted_model()
         for name, wanted, fitted in (
             ("n_components", settings.n_components, model.network.n_components),
@@ -409,7 +492,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         ):
             if wanted != fitted:
                 raise ValueError(
-                    f"warm_start=True needs the {name} of the last fit, {fitted}, got {wanted}."
+                    f"{reason} needs the {name} of the last fit, {fitted}, got {wanted}."
                 )
         return model.network, model.noise
 
@@ -443,16 +526,6 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         state = dict(super().__getstate__())
         state.pop("_model", None)
         return state
-
-    def _check_size_of_values(self, rows: Floats) -> None:
-        # Reductions make no copy; fmax and fmin pass over NaN.
-        largest = np.maximum(np.fmax.reduce(rows, axis=0), -np.fmin.reduce(rows, axis=0))
-        if largest.max() > _LARGEST_VALUE:
-            names = getattr(self, "feature_names_in_", np.arange(rows.shape[1])).tolist()
-            raise ValueError(
-                f"X must hold values of at most {_LARGEST_VALUE}, whose squares are finite, "
-                f"got {largest.max()} in column {names[largest.argmax()]!r}. Rescale it."
-            )
 
     @property
     def partition_(self) -> Partition:
@@ -509,7 +582,20 @@ def _attributes_of_result(result: FitResult) -> dict[str, Any]:
         "n_iter_": len(result.lower_bounds),
         "lower_bounds_": result.lower_bounds,
         "lower_bound_": result.lower_bound,
+        "_running": result.running.to_state(),
     }
+
+
+def _check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
+    """Check the weights of rows; None gives ones that take no memory."""
+    if sample_weight is None:
+        return np.broadcast_to(np.float64(1.0), (len(rows),))
+    weights: Floats = _check_sample_weight(
+        sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+    )
+    if not weights.sum() > 0:
+        raise ValueError("sample_weight must have a positive sum, got only zeros.")
+    return weights
 
 
 def _check_hidden_layer_sizes(sizes: Sequence[int]) -> tuple[int, ...]:

@@ -110,7 +110,7 @@ class DGNImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         filled = rows.copy()
         chosen = np.flatnonzero(np.isnan(rows).any(axis=1))
         if chosen.size > 0:
-            means = model.impute(rows[chosen].astype(np.float64), self.estimator_.n_jobs)
+            means = model.impute(rows[chosen], self.estimator_._workers())
             filled[chosen] = np.where(np.isnan(rows[chosen]), means, rows[chosen])
         if self.indicator_ is None:
             return filled

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from skdgn._batches import Workers
 from skdgn._model import Model
 from skdgn._network import Floats
 from skdgn._posterior import Posterior
@@ -31,18 +33,17 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
     def _fitted_model(self) -> Model:
         raise NotImplementedError
 
-    def _validate_rows(self, X: ArrayLike) -> Floats:
+    def _workers(self) -> Workers:
+        """Who does the work: batches take the memory that scikit-learn's configuration allows."""
+        return Workers(self.n_jobs, 2.0**20 * float(get_config()["working_memory"]))
+
+    def _validate_rows(self, X: ArrayLike) -> NDArray[Any]:
+        """Check rows; they are not copied if they are floating-point numbers already."""
         check_is_fitted(self)
-        return np.asarray(
-            validate_data(
-                self,
-                X,
-                reset=False,
-                dtype=[np.float64, np.float32],
-                ensure_all_finite="allow-nan",
-            ),
-            dtype=np.float64,
+        rows: NDArray[Any] = validate_data(
+            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
         )
+        return rows
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Compute the exact log density of each row.
@@ -62,7 +63,7 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
             nothing is known of such a row's latent variables, and their posterior is NaN.
         """
         rows = self._validate_rows(X)
-        return self._fitted_model().log_density(rows, self.n_jobs)
+        return self._fitted_model().log_density(rows, self._workers())
 
     def score(self, X: ArrayLike, y: None = None) -> float:
         """Compute the mean log density of the rows.
@@ -176,7 +177,7 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         array([[0.6667]])
         """
         rows = self._validate_rows(X)
-        return self._fitted_model().posterior(rows, self.n_jobs)
+        return self._fitted_model().posterior(rows, self._workers())
 
     def elbo(self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Floats:
         """Compute the evidence lower bound of a Gaussian q(z | x) for each row, exactly.
@@ -252,7 +253,8 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         -------
         responsibilities : ndarray of shape (n_samples, n_regions)
         """
-        return self.posterior(X).responsibilities
+        rows = self._validate_rows(X)
+        return self._fitted_model().responsibilities(rows, self._workers())
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
         """Find the most responsible region of each row.
@@ -265,7 +267,8 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         -------
         regions : ndarray of shape (n_samples,)
         """
-        return self.posterior(X).most_responsible
+        rows = self._validate_rows(X)
+        return self._fitted_model().most_responsible(rows, self._workers())
 
     def transform(self, X: ArrayLike) -> Floats:
         """Compute the posterior mean of the latent variables, given each row.
@@ -278,7 +281,8 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         -------
         Z : ndarray of shape (n_samples, n_components)
         """
-        return self.posterior(X).mean
+        rows = self._validate_rows(X)
+        return self._fitted_model().means(rows, self._workers())
 
     def inverse_transform(self, Z: ArrayLike) -> Floats:
         """Evaluate the generator.

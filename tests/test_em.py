@@ -9,6 +9,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import PiecewiseAffineDGN
+from skdgn._batches import Workers
 from skdgn._em import JointStep, Problem
 from skdgn._network import ACTIVATIONS
 from skdgn._noise import COVARIANCE_TYPES, Noise
@@ -82,7 +83,7 @@ def test_steps_grow_bolder_only_while_they_pay():
     n_features = rows.shape[1]
     network = random_network(1, (3,), n_features=n_features, activation="leaky_relu", seed=0)
     flat = WeightPrior(None, 1.0, np.ones(n_features))
-    problem = Problem(rows, np.ones(len(rows)), "diag", 1e-6, flat, 100, None)
+    problem = Problem(rows, np.ones(len(rows)), "diag", 1e-6, flat, 100, Workers())
     state = problem.evaluate(network, Noise.from_covariance(np.ones(n_features), n_features))
     # The same first step, of which it depends on the tolerance whether it was worth its while.
     bold, careful = JointStep(problem, 0.0), JointStep(problem, np.inf)

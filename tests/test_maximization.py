@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from skdgn import _maximization, _penalization
+from skdgn._batches import Workers
 from skdgn._em import Problem, State
 from skdgn._maximization import GaussNewtonSystem, gradient, linearize, maximize_noise
 from skdgn._network import Network
@@ -35,7 +36,7 @@ def make_network(n_components: int) -> Network:
 def make_problem(covariance_type: str, prior: WeightPrior = FLAT) -> Problem:
     rng = np.random.default_rng(3)
     rows, weights = 1.5 * rng.normal(size=(30, 3)), rng.uniform(0.5, 2.0, 30)
-    return Problem(rows, weights, covariance_type, 1e-6, prior, 1000, None)
+    return Problem(rows, weights, covariance_type, 1e-6, prior, 1000, Workers())
 
 
 def make_state(covariance_type: str, n_components: int = 1) -> tuple[Problem, State]:

@@ -13,6 +13,7 @@ from scipy.stats import kstest, multivariate_normal, norm
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import PiecewiseAffineDGN
+from skdgn._batches import Workers
 from skdgn._em import Problem
 from skdgn._maximization import gradient, linearize, maximize_noise
 from skdgn._network import Network
@@ -296,7 +297,7 @@ def test_nothing_observed_is_the_prior() -> None:
 
 def problem_of(rows: np.ndarray, weights: np.ndarray, kind: str) -> Problem:
     prior = WeightPrior(None, 1.0, np.ones(rows.shape[1]))
-    return Problem(rows, weights, kind, 1e-6, prior, 10_000, None)
+    return Problem(rows, weights, kind, 1e-6, prior, 10_000, Workers())
 
 
 @pytest.mark.parametrize("kind", COVARIANCE_TYPES)

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from skdgn import PiecewiseAffineDGN
+from skdgn._batches import Workers
 from skdgn._em import Problem, State, inherit
 from skdgn._maximization import gradient, linearize, maximize_regional_noise
 from skdgn._model import Model
@@ -321,7 +322,7 @@ def make_state(kind: str, holes: bool, n_components: int = 1) -> tuple[Problem, 
         1e-6,
         WeightPrior(None, 1.0, np.ones(D)),
         1000,
-        None,
+        Workers(),
         NoisePrior.of(2.0, kind, D),
     )
     covariances = covariances_of(kind, model.n_regions_)

@@ -1,0 +1,127 @@
+"""Rows as a fit reads them: sorted and merged in memory, or batch by batch from where they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdgn._batches import MOST_ROWS, Workers, read, row_batches
+from skdgn._network import Floats
+
+Integers = NDArray[np.intp]
+
+# Sorting takes so many times the memory of the table in double precision.
+_SORTING_COPIES = 8
+# Bytes that a pass over the rows takes for each number in them.
+PASS_BYTES = 64
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits everywhere
+_HASH_SHIFT = np.uint64(29)
+
+
+@dataclass(frozen=True)
+class ScaledRows:
+    """A view of a table that centres and scales rows as they are read.
+
+    What is indexed is such a view again; ``np.asarray`` reads it.
+    """
+
+    values: NDArray[Any]  # (n, D), in single or double precision, maybe on disk
+    center: Floats  # (D,)
+    deviations: Floats  # (D,)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, rows: slice | Integers) -> ScaledRows:
+        return ScaledRows(self.values[rows], self.center, self.deviations)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        scaled = np.subtract(self.values, self.center, dtype=np.float64)
+        scaled /= self.deviations
+        return scaled
+
+
+Table = NDArray[Any] | ScaledRows
+
+
+def fits_into(memory: float, rows: NDArray[Any]) -> bool:
+    """Whether there is enough memory to sort rows (n, D)."""
+    return _SORTING_COPIES * 8.0 * rows.size <= memory
+
+
+def merge_duplicates(rows: Floats, row_weights: Floats) -> tuple[Floats, Floats]:
+    """Sort rows, merge equal ones and drop those without weight.
+
+    A fit then depends neither on the order of the rows nor on whether a row is repeated or
+    weighted.  Rows with the same holes follow each other.
+    """
+    kept = row_weights > 0
+    holes = np.isnan(rows[kept])
+    # NaN equals nothing, not even itself: zeros and the places of the holes stand for it.
+    keys = np.concatenate([holes, np.where(holes, 0.0, rows[kept])], axis=1)
+    _, chosen, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    weights = np.zeros(len(chosen))
+    np.add.at(weights, inverse.ravel(), row_weights[kept])
+    return rows[kept][chosen], weights
+
+
+def observed_weights(rows: NDArray[Any], row_weights: Floats, workers: Workers) -> Floats:
+    """Sum of the weights of the rows in which each feature was observed, (D,)."""
+    return workers.sum(
+        lambda batch, weights: read(weights) @ ~np.isnan(batch),
+        PASS_BYTES * rows.shape[1],
+        rows,
+        row_weights,
+    )
+
+
+def largest_sizes(rows: NDArray[Any], row_weights: Floats) -> Floats:
+    """Largest absolute value of each feature in rows of positive weight, (D,)."""
+    largest = np.zeros(rows.shape[1])
+    for batch in row_batches(len(rows), MOST_ROWS):
+        sizes = np.abs(read(rows[batch])[row_weights[batch] > 0])
+        largest = np.maximum(largest, np.fmax.reduce(sizes, axis=0, initial=0.0))
+    return largest
+
+
+def sample_rows(
+    rows: Table, row_weights: Floats, n_rows: int, generator: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Choose some of the rows at random, and their weights.
+
+    Rows in memory are known to differ.  Those of another table are chosen by a random function of
+    their values, the smallest first: whatever their order is, and equal rows as one.
+    """
+    if not isinstance(rows, ScaledRows):
+        chosen = np.sort(generator.choice(len(rows), n_rows, replace=False))
+        return read(rows[chosen]), row_weights[chosen]
+    seeds = generator.integers(2**63, size=rows.values.shape[1] + 1, dtype=np.uint64)
+    keys, places, weights = np.empty(0, np.uint64), np.empty(0, np.intp), np.empty(0)
+    for batch in row_batches(len(rows), MOST_ROWS):
+        heavy = np.flatnonzero(row_weights[batch] > 0)
+        found = _hash_rows(read(rows.values[batch])[heavy], seeds)
+        keys, first, inverse = np.unique(
+            np.concatenate([keys, found]), return_index=True, return_inverse=True
+        )
+        places = np.concatenate([places, batch.start + heavy])[first[:n_rows]]
+        added = np.concatenate([weights, row_weights[batch][heavy]])
+        weights = np.zeros(len(keys))
+        np.add.at(weights, inverse, added)
+        keys, weights = keys[:n_rows], weights[:n_rows]
+    return read(rows[places]), weights
+
+
+def _hash_rows(values: Floats, seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Turn rows into random numbers, equal rows into equal ones."""
+    # There are two zeros, and many NaN.
+    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)
+    hashes = np.full(len(values), seeds[-1])
+    for column, seed in zip(bits.T, seeds[:-1], strict=True):
+        hashes = hashes ^ column ^ seed
+        for _ in range(2):
+            hashes *= _HASH_FACTOR
+            hashes ^= hashes >> _HASH_SHIFT
+    return hashes
