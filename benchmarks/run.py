@@ -33,7 +33,8 @@ def draw_picture(table: list[Row], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(10, 0.35 * len(rows) + 1.2), layout="constrained")
     factors = [shortfall(value, target) for _, value, target, _ in rows]
     colors = ["tab:green" if met else "tab:red" for *_, met in rows]
-    axes.barh([name.strip() for name, *_ in rows], factors, color=colors, left=0.0)
+    bars = [factor - 1.0 for factor in factors]
+    axes.barh([name.strip() for name, *_ in rows], bars, color=colors, left=1.0)
     axes.set_xscale("log")
     axes.axvline(1.0, color="black", linewidth=1.0)
     axes.set_xlabel("value relative to its target, the smaller the better; 1: just met")
