@@ -67,7 +67,7 @@ REGIONAL_CANDIDATES: tuple[dict[str, Any], ...] = tuple(
         "noise": "regional",
     }
     for n_components, widths, covariance_type in (
-        (1, (16,), "full"),
+        (1, (64,), "full"),
         (1, (32,), "full"),
         (2, (8,), "full"),
         (1, (16,), "diag"),

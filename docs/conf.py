@@ -22,6 +22,9 @@ extensions = [
 templates_path = ["_templates"]
 exclude_patterns = ["_build"]
 
+# numpydoc shows the types, in words.
+autodoc_typehints = "none"
+
 html_theme = "pydata_sphinx_theme"
 
 # The template of classes lists the members; numpydoc's own tables would list them twice.

@@ -42,6 +42,8 @@ _TRIAL_ROWS = 2000
 # So many times fewer polyhedra than polygons: one takes 1,400 bytes against 170 (for 3-16-16 and
 # 2-32-32), and more time.
 _POLYHEDRON_COST = 4
+# Regional noise begins after at most so many iterations with one noise for all regions.
+_SHARED_ITERATIONS = 50
 # Bytes that the regions of a fit may take.
 _MEMORY = 2e9
 
@@ -288,6 +290,10 @@ def affordable_regions(settings: Settings, n_features: int) -> int:
     floats = 4 * n_features * (n_components + 1) + sum(
         (n_components + 1) * (width + 1) + n_features * width for width in widths
     )
+    if settings.noise == "regional":
+        # The output layer's map downstream; covariances, factors, whiteners and squares.
+        entries = n_features**2 if settings.covariance_type == "full" else n_features
+        floats += n_features**2 + 4 * entries
     listed = MOST_REGIONS if n_components <= 2 else MOST_REGIONS // _POLYHEDRON_COST
     most_regions = min(listed, int(_MEMORY / (8 * floats)))
     # Units in general position cut latent space into so many regions, in the first layer alone.
@@ -302,13 +308,16 @@ def _best_start(problem: Problem, settings: Settings, generator: np.random.Gener
     methods: tuple[str, ...] = (settings.init_params,)
     if settings.init_params == "auto":
         methods = starting_methods(settings.n_components, settings.hidden_layer_sizes)
-    trial_problem = problem
+    # Regional noise explains what a poor network does not, and keeps it from learning it: the
+    # network comes first, with one noise for all regions.
+    shared_problem = replace(problem, noise_prior=None)
+    trial_problem = shared_problem
     rows, weights = problem.rows, problem.row_weights
     if len(rows) > _TRIAL_ROWS or isinstance(rows, ScaledRows):
         rows, weights = sample_rows(rows, weights, _TRIAL_ROWS, generator)
         # As heavy as all rows together: a prior keeps its share.
         weights = weights * (problem.row_weights.sum() / weights.sum())
-        trial_problem = replace(problem, rows=rows, row_weights=weights)
+        trial_problem = replace(shared_problem, rows=rows, row_weights=weights)
     completed = complete_rows(rows, weights)
     runs: list[Progress] = []
     interrupted = False
@@ -347,7 +356,13 @@ def _best_start(problem: Problem, settings: Settings, generator: np.random.Gener
             raise
         interrupted = True
     best = likeliest(runs).state
-    if trial_problem is not problem:
+    if trial_problem is not shared_problem:
+        best = shared_problem.evaluate(best.network, best.noise)
+    if problem.noise_prior is not None:
+        if not interrupted:
+            iterations = min(_SHARED_ITERATIONS, settings.max_iter)
+            run = run_em(shared_problem, best, settings.m_step, iterations, settings.tol)
+            best, interrupted = run.state, run.interrupted
         best = problem.evaluate(best.network, best.noise)
     return Progress(best, interrupted=interrupted)
 

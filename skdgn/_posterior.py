@@ -18,9 +18,6 @@ from skdgn._network import Floats, finite_array
 from skdgn._tables import TableVisitor, concatenate
 from skdgn._visits import Visits
 
-# A covariance computed by its user is symmetric to rounding only.
-_ROUNDING_ASYMMETRY = 1e-8
-
 
 def log_density(visitor: TableVisitor, rows: NDArray[Any], workers: Workers) -> Floats:
     """Exact log p(x) of every row (n, D)."""
@@ -325,6 +322,9 @@ class Posterior:
         factors, centers = self._conditional
         return Comparison(self._visitor, self._table, visits, order, factors, centers)
 
+    # A covariance computed by its user is symmetric to rounding only.
+    _ROUNDING_ASYMMETRY = 1e-8
+
     def _check_gaussians(
         self, means: ArrayLike | None, covariances: ArrayLike | None
     ) -> tuple[Floats, Floats]:
@@ -346,7 +346,7 @@ class Posterior:
             )
         mirrored = np.swapaxes(matrices, 1, 2)
         asymmetry = np.abs(matrices - mirrored).max(axis=(1, 2))
-        if np.any(asymmetry > _ROUNDING_ASYMMETRY * np.abs(matrices).max(axis=(1, 2))):
+        if np.any(asymmetry > self._ROUNDING_ASYMMETRY * np.abs(matrices).max(axis=(1, 2))):
             raise ValueError(
                 "covariances must be symmetric, "
                 f"got entries that differ from their mirror image by up to {asymmetry.max()}."

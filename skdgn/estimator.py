@@ -45,13 +45,15 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
 
     ``z ~ N(0, I)`` in a latent space of ``n_components`` dimensions, ``x | z ~ N(g(z), noise)``,
     and ``g`` a network whose activations are piecewise affine.  On each region of a polyhedral
-    partition of latent space ``g`` is affine, so that likelihood, posterior and moments have
-    closed forms.
+    partition of latent space ``g`` is affine, so that likelihood, posterior and moments are sums
+    of Gaussian integrals: exact to rounding for up to three latent dimensions, estimates with a
+    standard error for more.
 
     Parameters
     ----------
     n_components : int, default=1
-        Number of latent dimensions.
+        Number of latent dimensions.  The number of regions grows with every one of them: one or
+        two are comfortable, three are for small networks.
     hidden_layer_sizes : tuple of int, default=(16,)
         Widths of the hidden layers; ``()`` is the linear model (probabilistic PCA, factor
         analysis).

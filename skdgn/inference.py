@@ -123,6 +123,16 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         X : ndarray of shape (n_samples, n_features)
         regions : ndarray of shape (n_samples,)
             Region of latent space each row was drawn from.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
+        ... )
+        >>> X, regions = model.sample(3, random_state=0)
+        >>> X.shape, regions
+        ((3, 2), array([0, 0, 0]))
         """
         check_is_fitted(self)
         if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
@@ -153,6 +163,18 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         posterior : Posterior
             With ``mean``, ``covariance``, ``responsibilities``, ``mode``, ``sample``,
             ``log_density``, ``kl_from`` and ``best_gaussian``.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
+        ... )
+        >>> posterior = model.posterior([[1.0, 1.0]])
+        >>> posterior
+        Posterior(n_samples=1, n_components=1, n_regions=1)
+        >>> posterior.mean.round(4)
+        array([[0.6667]])
         """
         rows = self._validate_rows(X)
         return self._fitted_model().posterior(rows, self._workers())
@@ -171,6 +193,16 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         -------
         elbo : ndarray of shape (n_samples,)
             ``score_samples(X) - posterior(X).kl_from(means, covariances)``, no Monte Carlo.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> X, means, covariances = [[2.0]], [[1.6]], [[[0.2]]]
+        >>> (model.score_samples(X) - model.elbo(X, means, covariances)).round(2)
+        array([0.69])
         """
         return self.posterior(X)._elbo(means, covariances)
 
@@ -197,6 +229,16 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         -----
         Their sum is KL(q || posterior).  The best Gaussian is the best minimum found from several
         starts, see `Posterior.best_gaussian`.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> amortisation_gap, family_gap = model.variational_gap([[2.0]], [[1.2]], [[[0.2]]])
+        >>> amortisation_gap.round(2), family_gap.round(2)
+        (array([0.4]), array([0.69]))
         """
         return self.posterior(X)._gaps(means, covariances)
 
