@@ -24,8 +24,9 @@ def best_time(function: Callable[[], object]) -> float:
     return min(times)
 
 
-def main() -> None:
-    """Print median and largest ratio over some rows, for networks drawn at random."""
+def measure() -> list[tuple[str, float, str, bool]]:
+    """Return the median and the largest ratio over some rows, for networks drawn at random."""
+    table = []
     for n_components in (1, 2, 3):
         rng = np.random.default_rng(n_components)
         model = PiecewiseAffineDGN.from_network(
@@ -47,13 +48,12 @@ def main() -> None:
             posterior.sample(1, random_state=0)
             seconds = best_time(lambda posterior=posterior: posterior.sample(N_DRAWS, 0))
             ratios.append(seconds / reference)
-        print(
-            f"{n_components} latent dimensions, {model.n_regions_} regions: "
-            f"NumPy {1e3 * reference:.1f} ms, ratio {np.median(ratios):.1f} (median), "
-            f"{max(ratios):.1f} (largest)",
-            flush=True,
-        )
+        name = f"{N_DRAWS:,} posterior draws / NumPy's, {n_components} latent dimensions"
+        table.append((f"{name}, median", float(np.median(ratios)), "", True))
+        table.append((f"{name}, largest", max(ratios), "", True))
+    return table
 
 
 if __name__ == "__main__":
-    main()
+    for row in measure():
+        print(*row)

@@ -45,9 +45,9 @@ def peak(function: Callable[[], object]) -> float:
 
 def measure() -> list[tuple[str, float, str, bool]]:
     """Return name, value, target and whether it is met."""
-    # A few iterations show what they take, and are not meant to converge.
-    warnings.simplefilter("ignore", ConvergenceWarning)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        # One iteration shows what it takes, and is not meant to converge.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         table = make_table(Path(folder) / "table")
         model = PiecewiseAffineDGN(max_iter=1, warm_start=True, random_state=0)
         model.fit(table[:10_000])  # compiles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -21,6 +21,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skdgn._attributes import attributes_of_model, attributes_of_result, noise_of_regions
+from skdgn._checks import check_hidden_layer_sizes, check_observed, check_sizes
 from skdgn._em import STEPS
 from skdgn._fitting import FitResult, Iteration, Settings, fit_network
 from skdgn._model import Model
@@ -29,15 +31,11 @@ from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
 from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
-from skdgn._regional_noise import AnyNoise, RegionalNoise
-from skdgn._rows import largest_sizes, observed_weights
+from skdgn._regional_noise import AnyNoise
 from skdgn._running import Running
 from skdgn._stepwise import take_step
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.conditioning import ExactConditioning
-
-# Sums of squares of rows must not overflow.
-_LARGEST_VALUE = 1e150
 
 
 class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator):
@@ -272,7 +270,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         )
         if noise not in ("shared", "regional"):
             raise ValueError(f'noise must be "shared" or "regional", got {noise!r}.')
-        model = Model.build(network, _noise_of_regions(noise_covariance, noise == "regional"))
+        model = Model.build(network, noise_of_regions(noise_covariance, noise == "regional"))
         estimator = cls(
             network.n_components,
             hidden_layer_sizes=network.hidden_layer_sizes,
@@ -283,7 +281,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         )
         estimator.n_features_in_ = network.n_features
         estimator.__dict__.update(
-            _attributes_of_model(model),
+            attributes_of_model(model),
             converged_=True,
             n_iter_=0,
             lower_bounds_=np.empty(0),
@@ -384,13 +382,13 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             network, noise = self._last_parameters(settings, "partial_fit")
             rows = self._validate_rows(X)
             row_weights = _check_weights(sample_weight, rows)
-            self._check_sizes(rows, row_weights)
+            check_sizes(rows, row_weights, self._column_names())
             running = None if self._running is None else Running.from_state(self._running)
             if running is None:
-                self._check_columns_observed(rows, row_weights)
+                self._check_observed(rows, row_weights)
             result = take_step(network, noise, running, rows, row_weights, settings)
             self.__dict__.update(
-                _attributes_of_model(Model.build(result.network, result.noise)),
+                attributes_of_model(Model.build(result.network, result.noise)),
                 converged_=False,
                 n_iter_=self.n_iter_ + 1,
                 lower_bounds_=np.array([result.lower_bound]),
@@ -414,12 +412,12 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
                 ensure_all_finite="allow-nan",
             )
             row_weights = _check_weights(sample_weight, rows)
-            self._check_columns_observed(rows, row_weights)
-            self._check_sizes(rows, row_weights)
+            self._check_observed(rows, row_weights)
+            check_sizes(rows, row_weights, self._column_names())
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
-                self, n_runs, settings.max_iter, X, sample_weight, _attributes_of_result
+                self, n_runs, settings.max_iter, X, sample_weight, attributes_of_result
             )
             objective = "log-likelihood" if self.weight_prior is None else "log-posterior"
             with ProgressPrinter(self.verbose, n_runs, settings.max_iter, objective) as printer:
@@ -430,30 +428,19 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
 
                 generator = np.random.default_rng(seed)
                 result = fit_network(rows, row_weights, settings, generator, warm_start, watch)
-            attributes = _attributes_of_result(result)
+            attributes = attributes_of_result(result)
             tasks.end(attributes)
             # Of a fit with regional noise before.
             self.__dict__.pop("pooled_noise_covariance_", None)
             self.__dict__.update(attributes)
         return result
 
-    def _check_columns_observed(self, rows: NDArray[Any], row_weights: Floats) -> None:
-        names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))
-        empty = names[observed_weights(rows, row_weights, self._workers()) == 0.0].tolist()
-        if empty:
-            raise ValueError(
-                "X must have an observed value of positive weight in every column, "
-                f"got none in {len(empty)} of {rows.shape[1]} columns: {empty}."
-            )
+    def _column_names(self) -> list[Any]:
+        """Names of the features, or their numbers."""
+        return list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
 
-    def _check_sizes(self, rows: NDArray[Any], row_weights: Floats) -> None:
-        names = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))
-        largest = largest_sizes(rows, row_weights)
-        if largest.max() > _LARGEST_VALUE:
-            raise ValueError(
-                f"X must hold values of at most {_LARGEST_VALUE}, whose squares are finite, "
-                f"got {largest.max()} in column {names.tolist()[largest.argmax()]!r}. Rescale it."
-            )
+    def _check_observed(self, rows: NDArray[Any], row_weights: Floats) -> None:
+        check_observed(rows, row_weights, self._column_names(), self._workers())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -464,7 +451,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         """Check what scikit-learn's constraints leave open."""
         return Settings(
             n_components=int(self.n_components),
-            hidden_layer_sizes=_check_hidden_layer_sizes(self.hidden_layer_sizes),
+            hidden_layer_sizes=check_hidden_layer_sizes(self.hidden_layer_sizes),
             activation=Activation.from_name(self.activation, self.negative_slope),
             covariance_type=self.covariance_type,
             noise=self.noise,
@@ -517,7 +504,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             pooled = getattr(self, "pooled_noise_covariance_", None)
             self._model = Model.build(
                 network,
-                _noise_of_regions(self.noise_covariance_, pooled is not None, pooled),
+                noise_of_regions(self.noise_covariance_, pooled is not None, pooled),
             )
         return self._model
 
@@ -538,54 +525,6 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         return int(self.coefs_[0].shape[1])
 
 
-def _attributes_of_model(model: Model) -> dict[str, Any]:
-    network, covariance = model.network, model.noise.covariance
-    weights = np.exp(model.prior.log_masses)
-    attributes: dict[str, Any] = {}
-    if isinstance(model.noise, RegionalNoise):
-        pooled = model.noise.pooled.covariance
-        attributes["pooled_noise_covariance_"] = float(pooled) if pooled.ndim == 0 else pooled
-    return {
-        **attributes,
-        "coefs_": list(network.coefs),
-        "intercepts_": list(network.intercepts),
-        "noise_covariance_": float(covariance) if covariance.ndim == 0 else covariance,
-        "n_regions_": len(model.partition),
-        "weights_": weights,
-        "weights_error_": weights * model.prior.errors,
-        "n_parameters_": model.n_parameters,
-        # Setting the parameter after a fit must not change the fitted network.
-        "_fitted_activation": (network.activation.name, network.activation.negative_slope),
-        "_model": model,
-    }
-
-
-def _noise_of_regions(
-    covariance: ArrayLike, is_regional: bool, pooled: ArrayLike | None = None
-) -> Callable[[Partition], AnyNoise]:
-    """Check covariances once the number of regions is known."""
-
-    def check(partition: Partition) -> AnyNoise:
-        n_features = partition.maps.offsets.shape[1]
-        if not is_regional:
-            return Noise.from_covariance(covariance, n_features)
-        center = None if pooled is None else Noise.from_covariance(pooled, n_features)
-        return RegionalNoise.from_covariances(covariance, len(partition), n_features, center)
-
-    return check
-
-
-def _attributes_of_result(result: FitResult) -> dict[str, Any]:
-    return {
-        **_attributes_of_model(Model.build(result.network, result.noise)),
-        "converged_": result.converged,
-        "n_iter_": len(result.lower_bounds),
-        "lower_bounds_": result.lower_bounds,
-        "lower_bound_": result.lower_bound,
-        "_running": result.running.to_state(),
-    }
-
-
 def _check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
     """Check the weights of rows; None gives ones that take no memory."""
     if sample_weight is None:
@@ -596,12 +535,3 @@ def _check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Float
     if not weights.sum() > 0:
         raise ValueError("sample_weight must have a positive sum, got only zeros.")
     return weights
-
-
-def _check_hidden_layer_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
-    for size in sizes:
-        if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
-            raise ValueError(
-                f"hidden_layer_sizes must hold positive integers, got {size!r} in {sizes!r}."
-            )
-    return tuple(int(size) for size in sizes)

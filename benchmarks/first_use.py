@@ -1,0 +1,56 @@
+"""First use: the time to import skdgn over that of scikit-learn's mixtures, and to compile.
+
+Every figure is seconds of the processor in a process of its own, the best of several for imports.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+
+REPEATS = 7
+
+FIT = """
+import warnings
+import numpy as np
+from skdgn import PiecewiseAffineDGN
+warnings.simplefilter("ignore")
+rows = np.random.default_rng(0).normal(size=(300, 3))
+PiecewiseAffineDGN({0}, hidden_layer_sizes=(4,), max_iter=2, random_state=0).fit(rows)
+"""
+
+
+def seconds(code: str, cache: str | None = None) -> float:
+    """Run code in a new process; return its time, that of starting Python not included."""
+    timed = (
+        f"import time; started = time.process_time()\n{code}\nprint(time.process_time() - started)"
+    )
+    environment = dict(os.environ)
+    if cache is not None:
+        environment["NUMBA_CACHE_DIR"] = cache
+    process = subprocess.run(
+        [sys.executable, "-c", timed], env=environment, capture_output=True, text=True, check=True
+    )
+    return float(process.stdout)
+
+
+def measure() -> list[tuple[str, float, str, bool]]:
+    """Return name, value, target and whether it is met."""
+    baseline = min(seconds("import sklearn.mixture") for _ in range(REPEATS))
+    ratio = min(seconds("import skdgn") for _ in range(REPEATS)) / baseline
+    table = [("import skdgn / import sklearn.mixture", ratio, "< 1.5", ratio < 1.5)]
+    for n_components in (1, 2, 3):
+        with tempfile.TemporaryDirectory() as cache:
+            code = FIT.format(n_components)
+            extra = seconds(code, cache) - seconds(code, cache)
+        name = f"compilation for a first fit, n_components={n_components}, seconds"
+        table.append((name, extra, "", True))
+    return table
+
+
+if __name__ == "__main__":
+    for name, value, target, met in measure():
+        verdict = ("met" if met else "NOT MET") if target else ""
+        print(f"{name:72s} {value:8.3f}  {target:8s} {verdict}")

@@ -1,0 +1,49 @@
+"""What is asked of rows and of parameters before any work, beyond scikit-learn's own checks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+from numpy.typing import NDArray
+
+from skdgn._batches import Workers
+from skdgn._network import Floats
+from skdgn._rows import largest_sizes, observed_weights
+
+# Sums of squares of rows must not overflow.
+_LARGEST_VALUE = 1e150
+
+
+def check_observed(
+    rows: NDArray[Any], row_weights: Floats, names: list[Any], workers: Workers
+) -> None:
+    """Refuse rows (n, D) of which a column is empty."""
+    weights = observed_weights(rows, row_weights, workers)
+    empty = [name for name, weight in zip(names, weights, strict=True) if weight == 0.0]
+    if empty:
+        raise ValueError(
+            "X must have an observed value of positive weight in every column, "
+            f"got none in {len(empty)} of {rows.shape[1]} columns: {empty}."
+        )
+
+
+def check_sizes(rows: NDArray[Any], row_weights: Floats, names: list[Any]) -> None:
+    """Refuse rows (n, D) with values too large to be squared."""
+    largest = largest_sizes(rows, row_weights)
+    if largest.max() > _LARGEST_VALUE:
+        raise ValueError(
+            f"X must hold values of at most {_LARGEST_VALUE}, whose squares are finite, "
+            f"got {largest.max()} in column {names[largest.argmax()]!r}. Rescale it."
+        )
+
+
+def check_hidden_layer_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Refuse widths that are not positive integers."""
+    for size in sizes:
+        if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
+            raise ValueError(
+                f"hidden_layer_sizes must hold positive integers, got {size!r} in {sizes!r}."
+            )
+    return tuple(int(size) for size in sizes)
