@@ -384,10 +384,10 @@ def interrupt_after(monkeypatch, n_evaluations: int) -> None:
     counter = itertools.count()
     evaluate = _em.Problem.evaluate
 
-    def interrupted(self, network, noise):
+    def interrupted(self, *arguments):
         if next(counter) >= n_evaluations:
             raise KeyboardInterrupt
-        return evaluate(self, network, noise)
+        return evaluate(self, *arguments)
 
     monkeypatch.setattr(_em.Problem, "evaluate", interrupted)
 
