@@ -15,7 +15,14 @@ from skdgn._boxes import Boxes, bound_box, enclose_regions
 from skdgn._cells import Cells, integrate_cell_with_error, make_room, whiten_cell
 from skdgn._groups import Groups
 from skdgn._jit import kernel
-from skdgn._missing import Holes, Integers, NoiseUnits, largest_log_constant, make_holes
+from skdgn._missing import (
+    Holes,
+    Integers,
+    NoiseUnits,
+    largest_log_constant,
+    make_holes,
+    noise_of_region,
+)
 from skdgn._network import Floats
 from skdgn._partition import Partition
 from skdgn._regional_noise import AnyNoise
@@ -158,8 +165,9 @@ def _condition_visits(
     for n in range(len(rows)):
         n_observed = read_row(rows[n], units, holes, row)
         for v in range(start[n], start[n + 1]):
+            noise = noise_of_region(regions[v], units, holes)
             condition_region(
-                regions[v], axes, n_observed, units, maps, holes, row, factors[v], centers[v]
+                regions[v], noise, axes, n_observed, maps, holes, row, factors[v], centers[v]
             )
 
 
@@ -184,6 +192,7 @@ def _search(
     found, evidences, bounds = candidates.regions, candidates.evidences, candidates.bounds
     nodes, node_bounds = candidates.nodes, candidates.node_bounds
     order, scaled = holes.order, row.scaled
+    is_regional = len(holes.factors) > 1
     n_candidates = 0
     n_nodes = 1
     nodes[0], node_bounds[0] = 1, log_constant
@@ -211,8 +220,10 @@ def _search(
             if log_constant - 0.5 * distance < lowest:
                 continue
             factor, center = candidates.factors[n_candidates], candidates.centers[n_candidates]
+            # Shared noise was factorised with the log constant.
+            noise = noise_of_region(region, units, holes) if is_regional else 0
             evidence = condition_region(
-                region, axes, n_observed, units, maps, holes, row, factor, center
+                region, noise, axes, n_observed, maps, holes, row, factor, center
             )
             if evidence < lowest:
                 continue

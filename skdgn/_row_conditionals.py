@@ -13,7 +13,7 @@ import numpy as np
 
 from skdgn._cells import Facets
 from skdgn._jit import kernel
-from skdgn._missing import Holes, NoiseUnits, find_holes, noise_of_region
+from skdgn._missing import Holes, NoiseUnits, find_holes
 from skdgn._network import Floats
 from skdgn._visits import sum_kernel
 
@@ -59,23 +59,22 @@ def read_row(values: Floats, units: NoiseUnits, holes: Holes, row: ObservedRow) 
 @sum_kernel
 def condition_region(
     region: int,
+    noise: int,
     axes: Any,
     n_observed: int,
-    units: NoiseUnits,
     maps: RegionMaps,
     holes: Holes,
     row: ObservedRow,
     factor: Floats,
     center: Floats,
 ) -> float:
-    """Condition one region's map on the observed part of a row.
+    """Condition one region's map on the observed part of a row, given the number of its noise.
 
     Fills in factor (S, S) and whitened mean (S,) of the conditional Gaussian.  Returns the
     log evidence; its quadratic form comes from the residual.
     """
     n_components = len(axes)
     slopes, offsets = maps.slopes, maps.offsets
-    noise = noise_of_region(region, units, holes)
     order, correlated = holes.order, holes.factors[noise]
     scaled, columns, remainder = row.scaled, row.columns, row.remainder
     triangle = row.triangle

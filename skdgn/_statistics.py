@@ -202,7 +202,7 @@ def _accumulate_incomplete(
     deviations, slopes, offsets = units.deviations, maps.slopes, maps.offsets
     holes = make_holes(units)
     order = holes.order
-    is_correlated = units.covariances.shape[2] > 1
+    is_regional, is_correlated = len(units.covariances) > 1, units.covariances.shape[2] > 1
     # Given z on a region, the completed row is expected at: values + rates (z - mean of z).
     values = np.empty(n_features)
     rates = np.zeros((n_features, n_components))
@@ -210,6 +210,7 @@ def _accumulate_incomplete(
     whitened = np.empty(n_features)
     for n in range(len(rows)):
         n_observed = find_holes(rows[n], holes)
+        noise = noise_of_region(0, units, holes)
         for i in range(n_observed):
             d = order[i]
             values[d] = rows[n, d]
@@ -220,7 +221,9 @@ def _accumulate_incomplete(
             r = visits.regions[v]
             w = row_weights[n] * visits.responsibilities[v]
             mean, covariance = visits.means[v], visits.covariances[v]
-            factor = holes.factors[noise_of_region(r, units, holes)]
+            if is_regional:
+                noise = noise_of_region(r, units, holes)
+            factor = holes.factors[noise]
             squares_here = squares[r if len(squares) > 1 else 0]
             weights[r] += w
             for s in range(n_components):
@@ -286,13 +289,13 @@ def _accumulate_incomplete(
                         for s in range(n_components):
                             product += spreads[d, s] * rates[e, s]
                         product = w * (product + values[d] * values[e])
-                        noise = 0.0
+                        rest = 0.0  # covariance of the noise, given what was observed of it
                         if is_correlated and constant > 0.0:
                             for k in range(n_observed, j + 1):
-                                noise += factor[i, k] * factor[j, k]
+                                rest += factor[i, k] * factor[j, k]
                         elif i == j:
-                            noise = factor[i, 0] * factor[i, 0] if factor.size > 0 else 1.0
-                        product += constant * deviations[d] * deviations[e] * noise
+                            rest = factor[i, 0] * factor[i, 0] if factor.size > 0 else 1.0
+                        product += constant * deviations[d] * deviations[e] * rest
                     squares_here[d if full_squares else 0, e] += product
                     if d != e:
                         squares_here[e, d] += product
