@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.spatial import KDTree
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from skdgn._coordinates import principal_axes
 from skdgn._network import Activation, Network

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from skdgn._em import (
     DAMPING_DECREASE,
