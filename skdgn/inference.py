@@ -31,7 +31,7 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
     n_parameters_: float
 
     def _fitted_model(self) -> Model:
-        raise NotImplementedError
+        raise NotImplementedError("a mixin: the estimator holds the model")
 
     def _workers(self) -> Workers:
         """Who does the work: batches take the memory that scikit-learn's configuration allows."""
