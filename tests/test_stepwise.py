@@ -45,8 +45,8 @@ def test_the_linear_model_of_a_stream_is_that_of_its_rows():
     model = PiecewiseAffineDGN(2, hidden_layer_sizes=(), random_state=0)
     scores = [model.partial_fit(chunk).score(rows) for chunk in np.split(rows, 40)]
     full = PiecewiseAffineDGN(2, hidden_layer_sizes=(), random_state=0).fit(rows).score(rows)
-    # What 19 parameters cost is half a chi-squared variable with as many degrees of freedom, divided
-    # by the number of rows remembered, at the end those of about 40 ** 0.55 chunks: 0.0125, with a
+    # What 19 parameters cost is half a chi-squared variable of 19 degrees of freedom, divided by
+    # the number of rows remembered, at the end those of about 40 ** 0.55 chunks: 0.0125, with a
     # standard deviation of 0.004.  The bound is four of these away (0.020 seen).
     assert scores[-1] > full - 0.03
     assert full - scores[-1] < 0.5 * (full - scores[0])
