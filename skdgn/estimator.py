@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -23,6 +22,7 @@ from sklearn.utils.validation import (
 
 from skdgn._attributes import attributes_of_model, attributes_of_result, noise_of_regions
 from skdgn._checks import check_hidden_layer_sizes, check_observed, check_sizes
+from skdgn._documentation import DocumentedMixin
 from skdgn._em import STEPS
 from skdgn._fitting import FitResult, Iteration, Settings, fit_network
 from skdgn._model import Model
@@ -31,6 +31,7 @@ from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
 from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
+from skdgn._random import draw_seed
 from skdgn._regional_noise import AnyNoise
 from skdgn._running import Running
 from skdgn._stepwise import take_step
@@ -38,7 +39,7 @@ from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.conditioning import ExactConditioning
 
 
-class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator):
+class PiecewiseAffineDGN(DocumentedMixin, CallbackSupportMixin, ExactConditioning, BaseEstimator):
     """Deep generative network with an exact density.
 
     ``z ~ N(0, I)`` in a latent space of ``n_components`` dimensions, ``x | z ~ N(g(z), noise)``,
@@ -93,7 +94,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         Whether `fit` goes on from the parameters of the last fit.
     n_jobs : int, default=None
         Number of threads, as in joblib: -1 is all cores, None is one.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Seed of the starting values.
     verbose : int, default=0
         1 shows a progress bar, 2 prints a line for every iteration.
@@ -176,7 +177,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             Interval(Integral, 1, None, closed="left"),
             Interval(Integral, None, -1, closed="right"),
         ],
-        "random_state": ["random_state"],
+        "random_state": ["random_state", np.random.Generator],
         "verbose": ["verbose"],
     }
 
@@ -414,7 +415,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             row_weights = _check_weights(sample_weight, rows)
             self._check_observed(rows, row_weights)
             check_sizes(rows, row_weights, self._column_names())
-            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+            seed = draw_seed(self.random_state)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
                 self, n_runs, settings.max_iter, X, sample_weight, attributes_of_result
