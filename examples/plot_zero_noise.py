@@ -39,7 +39,7 @@ def with_noise(coefs, intercepts, variance):
     return PiecewiseAffineDGN.from_network(coefs, intercepts, variance, activation="leaky_relu")
 
 
-row = np.array([[0.55, 0.35]])
+row = np.array([[0.05, 0.35]])
 limit = fitted.posterior(row).mode(zero_noise=True)[0, 0]
 nearest = fitted.inverse_transform([[limit]])
 latent = np.linspace(-3.0, 3.0, 20001)
@@ -59,8 +59,8 @@ for deviation, model in zip(deviations, narrowed, strict=True):
 # %%
 # The paper writes the limit as the minimum of ``|x - g(z)|^2 + |z|^2``.  But the second term comes
 # from the prior, which is as strong as ever while the first is divided by a vanishing variance: it
-# only decides between points that are equally near.  Then the limit is not one point either.  A
-# circle's centre is as near to all of it, and this posterior stays wide whatever the noise.
+# only decides between points that are equally near.  Then the limit is not one point either:
+# the second network below folds the line, and both points keep their half of the posterior.
 
 penalised = latent[(squares + latent**2).argmin()]
 print(f"with the penalty kept, the minimum would be at {penalised:.4f} instead of {limit:.4f}")
@@ -100,7 +100,7 @@ ROUNDS = 25
 em = PiecewiseAffineDGN(
     hidden_layer_sizes=(8,),
     covariance_type="spherical",
-    init_params="random",
+    init_params="pca",
     max_iter=1,
     warm_start=True,
     random_state=3,
@@ -155,7 +155,8 @@ axes[0, 1].set(aspect="equal", title="the row, and its nearest point on the curv
 
 for model, color in ((em, "tab:blue"), (glo, "tab:orange")):
     name = "EM" if model is em else "GLO"
-    curve = model.inverse_transform(np.linspace(-4.0, 4.0, 2001)[:, None])
+    ends = min(-3.0, codes[name].min()), max(3.0, codes[name].max())
+    curve = model.inverse_transform(np.linspace(*ends, 4001)[:, None])
     axes[1, 2].plot(*curve.T, color=color, label=name)
     values = np.array(history[name])
     axes[1, 0].plot(values[:, 0], color=color, label=name)
