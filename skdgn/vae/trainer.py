@@ -6,6 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -200,7 +201,7 @@ class GaussianVAE(BaseEstimator):
         self.decoder_, self.encoder_ = decoder, encoder
         self.history_, self.converged_ = [], False
         weights = [*decoder.parameters(), *encoder.layers.parameters(), log_variance]
-        optimizer = torch.optim.Adam(weights, lr=float(self.learning_rate))
+        optimizer = torch.optim.Adam(weights, lr=float(self.learning_rate), fused=True)
         seconds = 0.0
         while not self._report(log_variance) and len(self.history_) < self.max_iter:
             started = time.perf_counter()
@@ -308,7 +309,7 @@ def _make_encoder(sizes: Sequence[int], dtype: Any, seed: int) -> GaussianEncode
     # PyTorch draws starting weights from its global generator, which is put back.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True):
+        for fan_in, fan_out in pairwise(sizes):
             layers += [torch.nn.Linear(fan_in, fan_out, dtype=dtype), torch.nn.ReLU()]
     return GaussianEncoder(torch.nn.Sequential(*layers[:-1]))
 
