@@ -40,13 +40,13 @@ def check_sizes(rows: NDArray[Any], row_weights: Floats, names: list[Any]) -> No
         )
 
 
-def check_hidden_layer_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
+def check_hidden_layer_sizes(
+    sizes: Sequence[int], name: str = "hidden_layer_sizes"
+) -> tuple[int, ...]:
     """Refuse widths that are not positive integers."""
     for size in sizes:
         if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
-            raise ValueError(
-                f"hidden_layer_sizes must hold positive integers, got {size!r} in {sizes!r}."
-            )
+            raise ValueError(f"{name} must hold positive integers, got {size!r} in {sizes!r}.")
     return tuple(int(size) for size in sizes)
 
 

@@ -35,6 +35,7 @@ from skdgn._random import draw_seed
 from skdgn._regional_noise import AnyNoise
 from skdgn._running import Running
 from skdgn._stepwise import take_step
+from skdgn._torch import read_decoder, to_array
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.conditioning import ExactConditioning
 
@@ -290,6 +291,45 @@ class PiecewiseAffineDGN(DocumentedMixin, CallbackSupportMixin, ExactConditionin
             _running=None,
         )
         return estimator
+
+    @classmethod
+    def from_torch(cls, decoder: Any, noise_covariance: Any) -> Self:
+        """Return a fitted estimator with the weights of a PyTorch decoder.
+
+        Parameters
+        ----------
+        decoder : torch.nn.Sequential
+            Of ``Linear`` (with a bias or without), ``ReLU`` and ``LeakyReLU`` layers, nested or
+            not, in single or double precision.  It begins and ends with a ``Linear`` layer; all
+            activations are the same.  ``Linear`` layers with no activation between them become
+            one, by their product.
+        noise_covariance : float, array-like or torch.Tensor
+            Covariance of the noise: a number, (n_features,) or (n_features, n_features).
+
+        Returns
+        -------
+        estimator : PiecewiseAffineDGN
+            Its weights are copies, in double precision.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> decoder = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> model = PiecewiseAffineDGN.from_torch(decoder, noise_covariance=0.01)
+        >>> model.score_samples([[0.0, 0.0], [1.0, -1.0]]).shape
+        (2,)
+        """
+        coefs, intercepts, activation = read_decoder(decoder)
+        return cls.from_network(
+            coefs,
+            intercepts,
+            to_array(noise_covariance),
+            activation=activation.name,
+            negative_slope=activation.negative_slope,
+        )
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
