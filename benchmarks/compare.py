@@ -47,7 +47,12 @@ RIVALS: dict[str, tuple[Any, list[dict[str, list[Any]]]]] = {
     ),
     "GaussianMixture": (
         GaussianMixture(reg_covar=REGULARIZATION, random_state=0),
-        [{"n_components": [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48], "covariance_type": ["full", "diag"]}],
+        [
+            {
+                "n_components": [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48],
+                "covariance_type": ["full", "diag"],
+            }
+        ],
     ),
     "FactorAnalysis": (FactorAnalysis(random_state=0), [{"n_components": [1, 2, 4, 8, 12, 16]}]),
     "KernelDensity": (KernelDensity(), [{"bandwidth": np.geomspace(0.03, 2.0, 14).round(3)}]),
