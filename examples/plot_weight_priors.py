@@ -86,8 +86,8 @@ for prior, model in chosen.items():
 
 # %%
 # The output weights of the best fits, a row for each feature: the last three should be zero.  The
-# Laplace prior comes nearest to that: it keeps two hidden units of twelve.  The best scale was read off new rows here; ``GridSearchCV`` does the
-# same with rows held out.
+# Laplace prior comes nearest to that: it keeps two hidden units of twelve.  The best scale was read
+# off new rows here; ``GridSearchCV`` does the same with rows held out.
 
 figure = plt.figure(figsize=(14, 6.6), layout="constrained")
 upper, lower = figure.subfigures(2, 1, height_ratios=[1.25, 1.0])
