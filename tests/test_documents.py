@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+import skdgn
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -42,6 +44,11 @@ def test_commands_in_the_documents_exist() -> None:
             assert target in targets, f"{document.name}: make {target}"
         for script in re.findall(r"(?:benchmarks|examples|tests)/\w+\.py", text):
             assert (ROOT / script).exists(), f"{document.name}: {script}"
+
+
+def test_the_citation_has_the_version_of_the_package() -> None:
+    text = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {skdgn.__version__}\n" in text
 
 
 def test_the_floor_plan_lists_every_module_once() -> None:
