@@ -39,6 +39,15 @@ class GaussianEncoder:
     ----------
     layers : torch.nn.Module
         From rows (n, n_features) to (n, 2 n_components): means, then logarithms of variances.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdgn.vae import GaussianEncoder
+    >>> encoder = GaussianEncoder(torch.nn.Linear(2, 2))
+    >>> means, log_variances = encoder(torch.zeros(5, 2))
+    >>> means.shape, log_variances.shape
+    (torch.Size([5, 1]), torch.Size([5, 1]))
     """
 
     def __init__(self, layers: Any) -> None:
@@ -175,6 +184,19 @@ class GaussianVAE(BaseEstimator):
         Returns
         -------
         self : GaussianVAE
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> vae.n_iter_
+        2
         """
         torch = import_torch()
         coefs, _, _ = read_decoder(self.decoder)
@@ -242,6 +264,19 @@ class GaussianVAE(BaseEstimator):
         Returns
         -------
         estimator : PiecewiseAffineDGN
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> vae.to_estimator().posterior(X[:3]).mean.shape
+        (3, 1)
         """
         check_is_fitted(self)
         return PiecewiseAffineDGN.from_torch(self.decoder_, self.noise_covariance_)
@@ -258,6 +293,20 @@ class GaussianVAE(BaseEstimator):
         means : ndarray of shape (n_samples, n_components)
         covariances : ndarray of shape (n_samples, n_components, n_components)
             Diagonal matrices.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> means, covariances = vae.encode(X)
+        >>> vae.to_estimator().elbo(X, means, covariances).shape  # the bound, without draws
+        (100,)
         """
         torch = import_torch()
         with torch.no_grad():
@@ -280,6 +329,20 @@ class GaussianVAE(BaseEstimator):
         -------
         elbo : ndarray of shape (n_samples,)
         standard_error : ndarray of shape (n_samples,)
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> elbo, standard_error = vae.monte_carlo_elbo(X, n_draws=20, random_state=0)
+        >>> elbo.shape, bool((standard_error > 0.0).all())
+        ((100,), True)
         """
         if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 2:
             raise ValueError(f"n_draws must be an integer of at least 2, got {n_draws!r}.")
