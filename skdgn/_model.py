@@ -24,6 +24,7 @@ from skdgn._posterior import (
     posterior,
     summarize,
 )
+from skdgn._random import RandomSource
 from skdgn._regional_noise import AnyNoise, RegionalNoise
 from skdgn._tables import TableVisitor
 
@@ -121,7 +122,7 @@ class Model:
         self,
         rows: Floats,
         n_draws: int,
-        generator: np.random.RandomState,
+        generator: RandomSource,
         workers: Workers,
     ) -> Floats:
         """Replace what is missing from rows (n, D) by independent draws: (n_draws, n, D)."""
@@ -136,9 +137,7 @@ class Model:
                 fill_with_draws(table, self.network.forward(points) + noise, regions, units)
         return tables
 
-    def draw(
-        self, n_samples: int, generator: np.random.RandomState
-    ) -> tuple[Floats, NDArray[np.intp]]:
+    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:
         """Draw rows (n, D), and the region each comes from."""
         latent = generator.standard_normal((n_samples, self.network.n_components))
         regions = self.locate(latent)

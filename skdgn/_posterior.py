@@ -15,6 +15,7 @@ from skdgn._comparison import Comparison
 from skdgn._mixtures import Mixtures, draw_mixtures
 from skdgn._modes import find_modes
 from skdgn._network import Floats, finite_array
+from skdgn._random import make_generator
 from skdgn._tables import TableVisitor, concatenate
 from skdgn._visits import Visits
 
@@ -179,7 +180,7 @@ class Posterior:
         Parameters
         ----------
         n_draws : int, default=1
-        random_state : int, numpy.random.Generator, RandomState instance or None, default=None
+        random_state : int, RandomState, Generator or None, default=None
             An integer gives the same draws each time.
 
         Returns
@@ -360,16 +361,3 @@ class Posterior:
                 "covariances must be positive definite, "
                 f"got a matrix with smallest eigenvalue {smallest}."
             ) from None
-
-
-def make_generator(random_state: Any) -> np.random.Generator:
-    """Make a generator from a seed, a generator of either kind, or nothing."""
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            "random_state must be a non-negative integer, a numpy.random.Generator, a RandomState "
-            f"or None, got {random_state!r}."
-        ) from error

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -23,6 +22,7 @@ from sklearn.utils.validation import (
 
 from skdgn._attributes import attributes_of_model, attributes_of_result, noise_of_regions
 from skdgn._checks import check_hidden_layer_sizes, check_observed, check_sizes
+from skdgn._documentation import DocumentedMixin
 from skdgn._em import STEPS
 from skdgn._fitting import FitResult, Iteration, Settings, fit_network
 from skdgn._model import Model
@@ -31,14 +31,16 @@ from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
 from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
+from skdgn._random import draw_seed
 from skdgn._regional_noise import AnyNoise
 from skdgn._running import Running
 from skdgn._stepwise import take_step
+from skdgn._torch import read_decoder, to_array
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.conditioning import ExactConditioning
 
 
-class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator):
+class PiecewiseAffineDGN(DocumentedMixin, CallbackSupportMixin, ExactConditioning, BaseEstimator):
     """Deep generative network with an exact density.
 
     ``z ~ N(0, I)`` in a latent space of ``n_components`` dimensions, ``x | z ~ N(g(z), noise)``,
@@ -93,7 +95,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         Whether `fit` goes on from the parameters of the last fit.
     n_jobs : int, default=None
         Number of threads, as in joblib: -1 is all cores, None is one.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Seed of the starting values.
     verbose : int, default=0
         1 shows a progress bar, 2 prints a line for every iteration.
@@ -176,7 +178,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             Interval(Integral, 1, None, closed="left"),
             Interval(Integral, None, -1, closed="right"),
         ],
-        "random_state": ["random_state"],
+        "random_state": ["random_state", np.random.Generator],
         "verbose": ["verbose"],
     }
 
@@ -289,6 +291,45 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             _running=None,
         )
         return estimator
+
+    @classmethod
+    def from_torch(cls, decoder: Any, noise_covariance: Any) -> Self:
+        """Return a fitted estimator with the weights of a PyTorch decoder.
+
+        Parameters
+        ----------
+        decoder : torch.nn.Sequential
+            Of ``Linear`` (with a bias or without), ``ReLU`` and ``LeakyReLU`` layers, nested or
+            not, in single or double precision.  It begins and ends with a ``Linear`` layer; all
+            activations are the same.  ``Linear`` layers with no activation between them become
+            one, by their product.
+        noise_covariance : float, array-like or torch.Tensor
+            Covariance of the noise: a number, (n_features,) or (n_features, n_features).
+
+        Returns
+        -------
+        estimator : PiecewiseAffineDGN
+            Its weights are copies, in double precision.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> decoder = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> model = PiecewiseAffineDGN.from_torch(decoder, noise_covariance=0.01)
+        >>> model.score_samples([[0.0, 0.0], [1.0, -1.0]]).shape
+        (2,)
+        """
+        coefs, intercepts, activation = read_decoder(decoder)
+        return cls.from_network(
+            coefs,
+            intercepts,
+            to_array(noise_covariance),
+            activation=activation.name,
+            negative_slope=activation.negative_slope,
+        )
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -414,7 +455,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             row_weights = _check_weights(sample_weight, rows)
             self._check_observed(rows, row_weights)
             check_sizes(rows, row_weights, self._column_names())
-            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+            seed = draw_seed(self.random_state)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
                 self, n_runs, settings.max_iter, X, sample_weight, attributes_of_result

@@ -10,10 +10,11 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdgn._documentation import DocumentedMixin
 from skdgn.estimator import PiecewiseAffineDGN
 
 
-class DGNImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Imputation by the exact conditional mean of a deep generative network.
 
     Parameters

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from skdgn._batches import Workers
 from skdgn._model import Model
 from skdgn._network import Floats
 from skdgn._posterior import Posterior
+from skdgn._random import RandomSource, random_source
 
 
 class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -115,7 +115,7 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         n_samples : int, default=1
-        random_state : int, RandomState instance or None, default=None
+        random_state : int, RandomState, Generator or None, default=None
             None takes the estimator's own.
 
         Returns
@@ -137,19 +137,12 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         check_is_fitted(self)
         if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
             raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
-        generator = self._random_generator(random_state)
+        generator = self._random_source(random_state)
         return self._fitted_model().draw(int(n_samples), generator)
 
-    def _random_generator(self, random_state: Any) -> np.random.RandomState:
-        """Make a generator from the seed of a call, or from the estimator's own."""
-        seed = self.random_state if random_state is None else random_state
-        try:
-            return check_random_state(seed)
-        except ValueError as error:
-            raise ValueError(
-                "random_state must be an integer between 0 and 2**32 - 1, a RandomState or None, "
-                f"got {seed!r}."
-            ) from error
+    def _random_source(self, random_state: Any) -> RandomSource:
+        """Where draws come from: the seed of a call, or the estimator's own."""
+        return random_source(self.random_state if random_state is None else random_state)
 
     def posterior(self, X: ArrayLike) -> Posterior:
         """Compute the exact posterior of the latent variables, given each row.

@@ -12,11 +12,12 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdgn._documentation import DocumentedMixin
 from skdgn._network import Floats
 from skdgn.estimator import PiecewiseAffineDGN
 
 
-class DGNOutlierDetector(OutlierMixin, BaseEstimator):
+class DGNOutlierDetector(DocumentedMixin, OutlierMixin, BaseEstimator):
     """Detect outliers by their exact density under a deep generative network.
 
     Parameters
