@@ -31,6 +31,9 @@ autodoc_typehints = "none"
 # The template of classes lists the members; numpydoc's own tables would list them twice.
 numpydoc_show_class_members = False
 
+# The names of methods, without the class: the column beside a page is narrow.
+toc_object_entries_show_parents = "hide"
+
 html_theme = "pydata_sphinx_theme"
 html_title = "skdgn"
 html_static_path = ["_static"]
