@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -21,6 +20,7 @@ from skdgn._checks import check_hidden_layer_sizes
 from skdgn._jit import LOG_SQRT_2PI
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
+from skdgn._random import draw_seed
 from skdgn._torch import import_torch, read_decoder, to_array, write_decoder
 from skdgn.estimator import PiecewiseAffineDGN
 
@@ -88,7 +88,7 @@ class GaussianVAE(BaseEstimator):
     callback : callable, default=None
         Called with this object before the first and after every epoch, with the attributes below
         up to date.  Its time does not count as training.  Training stops if it returns True.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Seed of the encoder's weights, of the order of the rows and of the draws of z.
 
     Attributes
@@ -135,7 +135,7 @@ class GaussianVAE(BaseEstimator):
         "tol": [Interval(Real, None, None, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "callback": [callable, None],
-        "random_state": ["random_state"],
+        "random_state": ["random_state", np.random.Generator],
     }
 
     decoder_: Any
@@ -213,7 +213,7 @@ class GaussianVAE(BaseEstimator):
             raise ValueError(
                 f"X must have {n_features} columns, the decoder's outputs, got {table.shape[1]}."
             )
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = draw_seed(self.random_state)
         generator = torch.Generator().manual_seed(seed)
         decoder = copy.deepcopy(self.decoder).requires_grad_(True)
         dtype = next(decoder.parameters()).dtype
@@ -323,7 +323,7 @@ class GaussianVAE(BaseEstimator):
         X : array-like of shape (n_samples, n_features)
         n_draws : int, default=100
             Draws of z for each row.
-        random_state : int, RandomState instance or None, default=None
+        random_state : int, RandomState, Generator or None, default=None
 
         Returns
         -------
@@ -348,7 +348,7 @@ class GaussianVAE(BaseEstimator):
             raise ValueError(f"n_draws must be an integer of at least 2, got {n_draws!r}.")
         rows = self._rows(X)
         torch = import_torch()
-        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        seed = draw_seed(random_state)
         generator = torch.Generator().manual_seed(seed)
         n_components = read_decoder(self.decoder_).coefs[0].shape[1]
         shape = (int(n_draws), len(rows), n_components)
