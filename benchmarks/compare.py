@@ -2,10 +2,10 @@
 
     python benchmarks/compare.py
 
-Breast cancer (scikit-learn's: 569 rows, 30 features) and a noisy spiral (1,000 rows, 2 features), both
-standardised, a third of the rows held out.  Everybody's size is chosen by cross-validated
-likelihood on the other two thirds.  Seconds are processor time on one thread: one fit at that size,
-and `score_samples` of 1,000 rows; kernels were compiled before.
+Breast cancer (scikit-learn's: 569 rows, 30 features) and a noisy spiral (1,000 rows, 2 features),
+both standardised, a third of the rows held out.  Everybody's size is chosen by cross-validated
+likelihood on the other two thirds.  Seconds are processor time on one thread: one fit at that
+size, and `score_samples` of 1,000 rows; kernels were compiled before.
 """
 
 from __future__ import annotations
@@ -47,7 +47,12 @@ RIVALS: dict[str, tuple[Any, list[dict[str, list[Any]]]]] = {
     ),
     "GaussianMixture": (
         GaussianMixture(reg_covar=REGULARIZATION, random_state=0),
-        [{"n_components": [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48], "covariance_type": ["full", "diag"]}],
+        [
+            {
+                "n_components": [1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
+                "covariance_type": ["full", "diag"],
+            }
+        ],
     ),
     "FactorAnalysis": (FactorAnalysis(random_state=0), [{"n_components": [1, 2, 4, 8, 12, 16]}]),
     "KernelDensity": (KernelDensity(), [{"bandwidth": np.geomspace(0.03, 2.0, 14).round(3)}]),

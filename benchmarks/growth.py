@@ -10,6 +10,7 @@ The last column is the mean standard error of the log density, where it is an es
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def random_network(n_components: int, widths: tuple[int, ...]) -> dict[str, list
     """Weights that keep the size of what flows through them, and spread-out kinks."""
     rng = np.random.default_rng(0)
     sizes = (n_components, *widths, N_FEATURES)
-    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+    pairs = list(pairwise(sizes))
     coefs = [rng.normal(0.0, np.sqrt(2.0 / fan_in), (fan_out, fan_in)) for fan_in, fan_out in pairs]
     return {"coefs": coefs, "intercepts": [rng.normal(size=fan_out) for _, fan_out in pairs]}
 

@@ -58,6 +58,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "auto_examples",
     "filename_pattern": f"/(?:{'|'.join(map(re.escape, examples_that_run()))})$",
     "download_all_examples": False,
+    "write_computation_times": False,  # a page that loads scripts from elsewhere
     "show_signature": False,
 }
 

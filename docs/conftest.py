@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 collect_ignore = [
     "_build",
     "auto_examples",
@@ -12,5 +10,3 @@ collect_ignore = [
     "conf.py",
     "generated",
 ]
-# Pictures are drawn, and not shown.
-os.environ.setdefault("MPLBACKEND", "agg")

@@ -6,16 +6,17 @@ pass takes does not depend on the number of rows.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
+from functools import reduce
 from operator import add
 from typing import Any, TypeVar
 
 import joblib
 import numpy as np
 from numpy.typing import NDArray
+
+from skdgn._portable import Parcel, PortableFunction
 
 Result = TypeVar("Result")
 
@@ -79,7 +80,7 @@ class Workers:
     def _map(
         self, function: Callable[..., Result], size: int, tables: tuple[Any, ...]
     ) -> Iterator[tuple[slice, Result]]:
-        portable = _Portable(function)
+        portable = PortableFunction(function)
         batches = list(row_batches(len(tables[0]), size))
         if len(batches) == 1:
             # Nothing to share: not worth a journey.
@@ -90,38 +91,11 @@ class Workers:
             at_a_time = TASKS_PER_WORKER * joblib.effective_n_jobs(self.n_jobs)
             for first in range(0, len(batches), at_a_time):
                 some = batches[first : first + at_a_time]
-                # In a tuple, rows are part of their task.  As arguments, Dask would keep them on one
-                # worker only, and lose them with it; a task that is lost is handed out again.
                 results = parallel(
-                    joblib.delayed(portable)(tuple(table[batch] for table in tables))
+                    joblib.delayed(portable)(Parcel(*(table[batch] for table in tables)))
                     for batch in some
                 )
                 yield from zip(some, results, strict=True)
-
-
-class _Portable:
-    """A function that can be sent to other processes, whatever it is.
-
-    A fitted model may be large: it is pickled once for all tasks, and read once by each process.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-
-    def __call__(self, parts: tuple[Any, ...]) -> Any:
-        return self._function(*parts)
-
-    def __reduce__(self) -> tuple[Callable[[bytes], _Portable], tuple[bytes]]:
-        return _restore, (self._pickled,)
-
-    @cached_property
-    def _pickled(self) -> bytes:
-        return pickle.dumps(joblib.wrap_non_picklable_objects(self._function))
-
-
-@lru_cache(maxsize=1)
-def _restore(pickled: bytes) -> _Portable:
-    return _Portable(pickle.loads(pickled))
 
 
 def row_batches(n_rows: int, size: int) -> Iterator[slice]:

@@ -81,6 +81,8 @@ class Posterior:
         Posterior covariance.
     responsibilities : ndarray of shape (n_samples, n_regions)
         Posterior probability of each region of latent space.
+    most_responsible : ndarray of shape (n_samples,)
+        Number of the region with the largest one.
     log_density_error : ndarray of shape (n_samples,)
         Standard error of the rows' log densities: zero for up to three latent dimensions, where
         all results are exact to rounding; for more, integrals over regions are estimates.
@@ -180,12 +182,28 @@ class Posterior:
         Parameters
         ----------
         n_draws : int, default=1
+            Number of latent points for each row.
         random_state : int, RandomState, Generator or None, default=None
-            An integer gives the same draws each time.
+            Seed of the draws: an integer gives the same ones each time.
 
         Returns
         -------
         draws : ndarray of shape (n_draws, n_samples, n_components)
+            NaN for a row whose log density is -inf.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> draws = posterior.sample(1000, random_state=0)
+        >>> draws.shape
+        (1000, 1, 1)
+        >>> bool(abs(np.mean(draws > 0.0) - 0.5) < 0.05)  # as often on the one side as on the other
+        True
         """
         if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
             raise ValueError(f"n_draws must be a positive integer, got {n_draws!r}.")
@@ -222,6 +240,20 @@ class Posterior:
         Returns
         -------
         mode : ndarray of shape (n_samples, n_components)
+            One of them, if several are equally high.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> np.abs(posterior.mode())
+        array([[1.6]])
+        >>> np.abs(posterior.mode(zero_noise=True))
+        array([[2.]])
         """
         if not isinstance(zero_noise, bool | np.bool_):
             raise ValueError(f"zero_noise must be True or False, got {zero_noise!r}.")
@@ -234,10 +266,22 @@ class Posterior:
         Parameters
         ----------
         Z : array-like of shape (n_points, n_components)
+            Latent points, the same for all rows.
 
         Returns
         -------
         log_density : ndarray of shape (n_samples, n_points)
+            log p(z | x).
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> posterior.log_density([[1.6], [0.0], [-1.6]]).round(2)
+        array([[-0.81, -7.21, -0.81]])
         """
         n_components = self._visits.means.shape[1]
         latent = finite_array(Z, "Z")
@@ -253,13 +297,24 @@ class Posterior:
         Parameters
         ----------
         means : array-like of shape (n_samples, n_components)
+            Mean of a Gaussian q for each row.
         covariances : array-like of shape (n_samples, n_components, n_components)
-            Of a Gaussian q for each row.
+            Covariance of q for each row.
 
         Returns
         -------
         divergence : ndarray of shape (n_samples,)
-            KL(q || posterior), the expectation under q of log q(z) - log p(z | x).
+            KL(q || posterior) in nats: the expectation under q of log q(z) - log p(z | x).
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> posterior.kl_from([[1.6]], [[[0.2]]]).round(2)  # one of two modes: log(2)
+        array([0.69])
         """
         checked, factors = self._check_gaussians(means, covariances)
         return self._comparison.divergences(checked, factors)
@@ -278,18 +333,37 @@ class Posterior:
             ``"kl"`` minimises KL(q || posterior), as variational inference does; ``"moments"``
             takes the posterior's mean and covariance, which minimise KL(posterior || q).
         means : array-like of shape (n_samples, n_components), default=None
+            Mean of a Gaussian for each row, from which the search is to start, too (``"kl"``
+            only).
         covariances : array-like of shape (n_samples, n_components, n_components), default=None
-            Gaussians from which the search is to start, too (``"kl"`` only).
+            Its covariance.
 
         Returns
         -------
         means : ndarray of shape (n_samples, n_components)
+            Mean of the best Gaussian for each row.
         covariances : ndarray of shape (n_samples, n_components, n_components)
+            Its covariance.
 
         Notes
         -----
         The divergence may have several minima, one for each mode.  The search starts from the
         posterior's moments, from its heaviest regions and from the Gaussian given, if any.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> means, covariances = posterior.best_gaussian("kl")  # one of the modes
+        >>> np.abs(means).round(1), covariances.round(1)
+        (array([[1.6]]), array([[[0.2]]]))
+        >>> means, covariances = posterior.best_gaussian("moments")  # both, and what is between
+        >>> np.abs(means).round(1), covariances.round(1)
+        (array([[0.]]), array([[[2.8]]]))
         """
         if not isinstance(criterion, str) or criterion not in ("kl", "moments"):
             raise ValueError(f'criterion must be "kl" or "moments", got {criterion!r}.')

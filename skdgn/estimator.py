@@ -258,14 +258,30 @@ class PiecewiseAffineDGN(DocumentedMixin, CallbackSupportMixin, ExactConditionin
             Covariance of the noise: spherical, diagonal or full.  With ``noise="regional"``, an
             array with one of them for each region, in the order of ``partition_``.
         activation : {"relu", "leaky_relu", "abs"}
+            Activation of the hidden units; of no account if there are none.
         negative_slope : float, default=0.1
             Slope of ``"leaky_relu"`` for negative inputs.
         noise : {"shared", "regional"}, default="shared"
-            Whether ``noise_covariance`` is that of all regions.
+            Whether ``noise_covariance`` is that of all regions, or holds one for each.
 
         Returns
         -------
         estimator : PiecewiseAffineDGN
+            As if it had been fitted; `fit` would begin anew, `partial_fit` goes on from here.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     coefs=[[[1.0], [-1.0]], [[1.0, 0.0], [0.0, 2.0]]],
+        ...     intercepts=[[0.0, 1.0], [0.0, 0.0]],
+        ...     noise_covariance=[0.1, 0.2],
+        ...     activation="relu",
+        ... )  # x_1 = max(z, 0), x_2 = 2 max(1 - z, 0), and noise
+        >>> model.n_regions_, model.covariance_type
+        (3, 'diag')
+        >>> model.inverse_transform([[0.5]])
+        array([[0.5, 1. ]])
         """
         network = Network.from_arrays(
             coefs, intercepts, Activation.from_name(activation, negative_slope)
@@ -354,6 +370,19 @@ class PiecewiseAffineDGN(DocumentedMixin, CallbackSupportMixin, ExactConditionin
         the ``working_memory`` of scikit-learn's configuration (it takes about eight times its size
         in double precision) is read in batches at every iteration, from disk if it is a
         `numpy.memmap`, and never copied.
+
+        A fit that is interrupted (Ctrl-C) keeps the best parameters so far, with a warning.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> from skdgn.datasets import make_wave
+        >>> X = make_wave(100, random_state=0)
+        >>> model = PiecewiseAffineDGN(hidden_layer_sizes=(4,), tol=0.01, random_state=0).fit(X)
+        >>> model.converged_
+        True
+        >>> bool((model.lower_bounds_[1:] >= model.lower_bounds_[:-1]).all())
+        True
         """
         result = self._fit(X, sample_weight)
         # One level for scikit-learn's wrapper of `fit`, one for this method.

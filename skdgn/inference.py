@@ -57,26 +57,51 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            log p(x), exact to rounding for up to three latent dimensions, far outliers included.
-            For more, an estimate to two or three digits: ``posterior(X).log_density_error`` holds
-            its standard error.  -inf where squares overflow, beyond 1e150 deviations of the noise:
-            nothing is known of such a row's latent variables, and their posterior is NaN.
+            log p(x) in nats, exact to rounding for up to three latent dimensions, far outliers
+            included.  For more, an estimate to two or three digits:
+            ``posterior(X).log_density_error`` holds its standard error.  -inf where squares
+            overflow, beyond 1e150 deviations of the noise: nothing is known of such a row's latent
+            variables, and their posterior is NaN.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> model.score_samples([[1.0], [-1.0]]).round(2)
+        array([-0.77, -4.04])
+        >>> model.score_samples([[1000.0]]).round(2)  # no floor, however far out
+        array([-400000.34])
         """
         rows = self._validate_rows(X)
         return self._fitted_model().log_density(rows, self._workers())
 
     def score(self, X: ArrayLike, y: None = None) -> float:
-        """Compute the mean log density of the rows.
+        """Compute the mean log density of the rows; the higher the better.
+
+        It is what scikit-learn's `GridSearchCV` and `cross_val_score` compare.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
         y : None
             Ignored, present for scikit-learn's conventions.
 
         Returns
         -------
         score : float
+            In nats per row.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> round(model.score([[1.0], [-1.0]]), 2)
+        -2.41
         """
         return float(self.score_samples(X).mean())
 
@@ -86,23 +111,49 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            The rows of the fit.
 
         Returns
         -------
         aic : float
+            ``-2 sum(score_samples(X)) + 2 n_parameters_``.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> model.n_parameters_  # a slope, a border, an intercept, the noise
+        4
+        >>> round(model.aic([[1.0], [0.5], [2.0]]), 2)
+        14.7
         """
         return float(-2.0 * self.score_samples(X).sum() + 2.0 * self.n_parameters_)
 
     def bic(self, X: ArrayLike) -> float:
         """Compute the Bayesian information criterion on X; the lower the better.
 
+        It asks more of an additional parameter than `aic` does, if there are more than seven rows.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            The rows of the fit.
 
         Returns
         -------
         bic : float
+            ``-2 sum(score_samples(X)) + n_parameters_ log(n_samples)``.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> round(model.bic([[1.0], [0.5], [2.0]]), 2)
+        11.1
         """
         log_densities = self.score_samples(X)
         return float(-2.0 * log_densities.sum() + self.n_parameters_ * math.log(len(log_densities)))
@@ -115,8 +166,10 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         n_samples : int, default=1
+            Number of rows.
         random_state : int, RandomState, Generator or None, default=None
-            None takes the estimator's own.
+            Seed of the draws: an integer gives the same rows each time.  None takes the
+            estimator's own ``random_state``.
 
         Returns
         -------
@@ -150,6 +203,7 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
 
         Returns
         -------
@@ -175,17 +229,22 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
     def elbo(self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Floats:
         """Compute the evidence lower bound of a Gaussian q(z | x) for each row, exactly.
 
+        It is what a variational autoencoder maximises, and at most the log density.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
         means : array-like of shape (n_samples, n_components)
+            Mean of q for each row, as an encoder gives it.
         covariances : array-like of shape (n_samples, n_components, n_components)
-            Of q, as an encoder gives them.
+            Covariance of q for each row.
 
         Returns
         -------
         elbo : ndarray of shape (n_samples,)
-            ``score_samples(X) - posterior(X).kl_from(means, covariances)``, no Monte Carlo.
+            ``score_samples(X) - posterior(X).kl_from(means, covariances)`` in nats, no Monte
+            Carlo.
 
         Examples
         --------
@@ -207,16 +266,18 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
         means : array-like of shape (n_samples, n_components)
+            Mean of q for each row, as an encoder gives it.
         covariances : array-like of shape (n_samples, n_components, n_components)
-            Of q, as an encoder gives them.
+            Covariance of q for each row.
 
         Returns
         -------
         amortisation_gap : ndarray of shape (n_samples,)
-            What is lost because q is not the best Gaussian for its row.
+            What is lost because q is not the best Gaussian for its row, in nats.
         family_gap : ndarray of shape (n_samples,)
-            What the best Gaussian loses: the posterior is not Gaussian.
+            What the best Gaussian loses, in nats: the posterior is not Gaussian.
 
         Notes
         -----
@@ -241,10 +302,22 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
 
         Returns
         -------
         responsibilities : ndarray of shape (n_samples, n_regions)
+            They add up to 1 in every row.  Regions are in the order of ``partition_``.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="leaky_relu"
+        ... )  # x = z + noise, or z / 10 + noise if z is negative
+        >>> model.predict_proba([[1.0], [-0.2]]).round(2)
+        array([[0.15, 0.85],
+               [0.75, 0.25]])
         """
         rows = self._validate_rows(X)
         return self._fitted_model().responsibilities(rows, self._workers())
@@ -255,10 +328,21 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
 
         Returns
         -------
         regions : ndarray of shape (n_samples,)
+            Numbers of regions, in the order of ``partition_``.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="leaky_relu"
+        ... )  # x = z + noise, or z / 10 + noise if z is negative
+        >>> model.predict([[1.0], [-0.2]])
+        array([1, 0])
         """
         rows = self._validate_rows(X)
         return self._fitted_model().most_responsible(rows, self._workers())
@@ -269,24 +353,50 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
 
         Returns
         -------
         Z : ndarray of shape (n_samples, n_components)
+            The mean of a posterior with several modes may lie between them, where nothing is:
+            ``posterior(X).mode()`` is the likeliest point instead.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
+        ... )  # both features are z + noise
+        >>> model.transform([[1.0, 1.0], [2.0, 4.0]]).round(4)
+        array([[0.6667],
+               [2.    ]])
         """
         rows = self._validate_rows(X)
         return self._fitted_model().means(rows, self._workers())
 
     def inverse_transform(self, Z: ArrayLike) -> Floats:
-        """Evaluate the generator.
+        """Evaluate the generator: rows without noise.
 
         Parameters
         ----------
         Z : array-like of shape (n_samples, n_components)
+            Latent points.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
+            The mean of the rows that come from each point.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> model.inverse_transform([[-1.5], [0.0], [2.0]])
+        array([[1.5],
+               [0. ],
+               [2. ]])
         """
         check_is_fitted(self)
         network = self._fitted_model().network

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import skdgn._em
+import skdgn._portable
 import skdgn._statistics
 from skdgn import PiecewiseAffineDGN
 from skdgn.datasets import make_noisy_circle
@@ -62,6 +63,18 @@ def test_a_fit_on_a_cluster_is_the_same_as_here(client, local):
     assert len({task["worker"] for task in stream.data}) == 2
     assert_same(found, local)
     np.testing.assert_allclose(log_density, local.score_samples(ROWS), rtol=1e-9)
+
+
+def test_workers_read_a_table_from_its_file(client, local, tmp_path, monkeypatch):
+    rows = np.memmap(tmp_path / "rows", np.float32, "w+", shape=ROWS.shape)
+    rows[:] = ROWS
+    with joblib.parallel_config("dask"):
+        found = local.score_samples(rows)
+        # As if the workers had another file of that name.
+        monkeypatch.setattr(skdgn._portable, "_stamp", lambda path: (rows.nbytes, 0))
+        with pytest.raises(FileNotFoundError, match="every worker can read"):
+            local.score_samples(rows)
+    np.testing.assert_allclose(found, local.score_samples(np.array(rows)), rtol=1e-12)
 
 
 def test_a_worker_that_is_killed_does_not_lose_the_fit(client, local, monkeypatch, tmp_path):

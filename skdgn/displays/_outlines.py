@@ -6,6 +6,7 @@ left out.
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -25,39 +26,36 @@ class Outlines(NamedTuple):
 def cut_to_window(cells: Cells, window: Floats) -> Outlines:
     """Cut cells of one or two dimensions to a window (S, 2) of lowest and highest values."""
     facets = cells.facets()
-    if len(window) == 1:
-        whole = window.T
-    else:
-        (left, right), (bottom, top) = window
-        whole = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
-    regions, corners = [], []
-    for region in range(len(cells)):
-        outline = whole
-        for facet in range(facets.start[region], facets.start[region + 1]):
-            distances = outline @ facets.normals[facet] - facets.offsets[facet]
-            outline = _keep_inside(outline, distances)
-            if len(outline) == 0:
-                break
-        else:
-            regions.append(region)
-            corners.append(outline)
-    return Outlines(np.array(regions, dtype=np.intp), corners)
+    cut = _cut_interval if len(window) == 1 else _cut_polygon
+    outlines = [
+        cut(facets.normals[first:last], facets.offsets[first:last], window)
+        for first, last in itertools.pairwise(facets.start)
+    ]
+    regions = [region for region, outline in enumerate(outlines) if len(outline) > 0]
+    return Outlines(np.array(regions, dtype=np.intp), [outlines[region] for region in regions])
 
 
-def _keep_inside(outline: Floats, distances: Floats) -> Floats:
-    """Cut a convex outline (k, S) to where its corners' distances from a facet are positive."""
-    inside = distances > 0.0
-    if inside.all():
-        return outline
-    if not inside.any():
-        return outline[:0]
-    # Where one corner is inside and the next is not, the facet passes between them.
-    following = np.roll(np.arange(len(outline)), -1)
-    crossing = inside != inside[following]
-    share = distances / np.where(crossing, distances - distances[following], 1.0)
-    crossings = outline + share[:, None] * (outline[following] - outline)
-    if outline.shape[1] == 1:
-        # The two ends of an interval follow each other: both steps cross at the same point.
-        return np.where(inside[:, None], outline, crossings)
-    both = np.stack([outline, crossings], axis=1).reshape(-1, 2)
-    return both[np.stack([inside, crossing], axis=1).ravel()]
+def _cut_interval(normals: Floats, offsets: Floats, window: Floats) -> Floats:
+    """Ends (2, 1) of the interval that facets leave of a window, or none."""
+    lower = offsets[normals[:, 0] > 0.0].max(initial=window[0, 0])
+    upper = -offsets[normals[:, 0] < 0.0].max(initial=-window[0, 1])
+    return np.array([[lower], [upper]]) if lower < upper else np.empty((0, 1))
+
+
+def _cut_polygon(normals: Floats, offsets: Floats, window: Floats) -> Floats:
+    """Corners (k, 2) of the polygon that facets leave of a window, or none."""
+    (left, right), (bottom, top) = window
+    outline = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
+    for normal, offset in zip(normals, offsets, strict=True):
+        distances = outline @ normal - offset
+        inside = distances > 0.0
+        if not inside.any():
+            return outline[:0]
+        # Where one corner is inside and the next is not, the facet passes between them.
+        following = np.roll(np.arange(len(outline)), -1)
+        crossing = inside != inside[following]
+        share = distances / np.where(crossing, distances - distances[following], 1.0)
+        crossings = outline + share[:, None] * (outline[following] - outline)
+        both = np.stack([outline, crossings], axis=1).reshape(-1, 2)
+        outline = both[np.stack([inside, crossing], axis=1).ravel()]
+    return outline

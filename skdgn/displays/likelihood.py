@@ -110,7 +110,7 @@ class LikelihoodCurveDisplay:
         >>> from skdgn.datasets import make_wave
         >>> X = make_wave(50, random_state=0)
         >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0).fit(X)
-        >>> bent = PiecewiseAffineDGN(hidden_layer_sizes=(4,), random_state=0).fit(X)
+        >>> bent = PiecewiseAffineDGN(hidden_layer_sizes=(2,), tol=0.01, random_state=0).fit(X)
         >>> display = LikelihoodCurveDisplay.from_estimator({"linear": linear, "bent": bent})
         >>> [line.get_label() for line in display.lines_]
         ['linear', 'bent']
@@ -183,8 +183,8 @@ class LikelihoodCurveDisplay:
             iterations = np.arange(1, len(bounds) + 1)
             self.lines_ += self.ax_.plot(iterations, bounds, **style)
             if self.scores is not None:
-                level, color = self.scores[number], self.lines_[-1].get_color()
-                self.score_lines_.append(self.ax_.axhline(level, color=color, linestyle="--"))
+                level, shade = self.scores[number], self.lines_[-1].get_color()
+                self.score_lines_.append(self.ax_.axhline(level, color=shade, linestyle="--"))
         self.ax_.set(xlabel="EM iteration", ylabel=self.value_name)
         self.ax_.xaxis.set_major_locator(MaxNLocator(integer=True))
         named = list(self.lines_) if self.names is not None else []

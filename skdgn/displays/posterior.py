@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
-# The window reaches this many posterior deviations from the mean, in every latent dimension.
+# The window holds the regions of at least this share of the largest responsibility, up to this many
+# deviations from the mean in each of them: almost all of the mass, whatever its shape.
+_LEAST_SHARE = 0.01
 _REACH = 4.0
 # A curve is drawn up to this share of the window from a border on both sides: it may jump there.
 _NEXT_TO_BORDER = 1e-9
@@ -134,7 +136,7 @@ class PosteriorDisplay:
             The row; NaN where a value is missing.
         window : pair of float or pair of pairs, default=None
             Lowest and highest value of the latent variables, the same for both or one pair each.
-            None is four posterior deviations around the mean, and the mode.
+            None covers almost all of the posterior's mass.
         grid_resolution : int, default=200
             Number of grid points along each axis.  A curve has two more next to every border.
         colorbar : bool, default=True
@@ -280,10 +282,12 @@ class PosteriorDisplay:
 
 def _window_of(posterior: Posterior, mode: Floats) -> Floats:
     """Lowest and highest values (S, 2) worth drawing."""
-    mean = posterior.mean[0]
-    deviations = np.sqrt(np.diagonal(posterior.covariance[0]))
-    lowest = np.minimum(mean - _REACH * deviations, mode - deviations)
-    highest = np.maximum(mean + _REACH * deviations, mode + deviations)
+    visits = posterior._visits
+    heavy = visits.responsibilities >= _LEAST_SHARE * visits.responsibilities.max()
+    means = visits.means[heavy]
+    reach = _REACH * np.sqrt(np.diagonal(visits.covariances[heavy], axis1=1, axis2=2))
+    lowest = np.minimum((means - reach).min(axis=0), mode)
+    highest = np.maximum((means + reach).max(axis=0), mode)
     return np.stack([lowest, highest], axis=1)
 
 

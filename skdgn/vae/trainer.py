@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -21,6 +20,7 @@ from skdgn._checks import check_hidden_layer_sizes
 from skdgn._jit import LOG_SQRT_2PI
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
+from skdgn._random import draw_seed
 from skdgn._torch import import_torch, read_decoder, to_array, write_decoder
 from skdgn.estimator import PiecewiseAffineDGN
 
@@ -39,6 +39,15 @@ class GaussianEncoder:
     ----------
     layers : torch.nn.Module
         From rows (n, n_features) to (n, 2 n_components): means, then logarithms of variances.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdgn.vae import GaussianEncoder
+    >>> encoder = GaussianEncoder(torch.nn.Linear(2, 2))
+    >>> means, log_variances = encoder(torch.zeros(5, 2))
+    >>> means.shape, log_variances.shape
+    (torch.Size([5, 1]), torch.Size([5, 1]))
     """
 
     def __init__(self, layers: Any) -> None:
@@ -79,7 +88,7 @@ class GaussianVAE(BaseEstimator):
     callback : callable, default=None
         Called with this object before the first and after every epoch, with the attributes below
         up to date.  Its time does not count as training.  Training stops if it returns True.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Seed of the encoder's weights, of the order of the rows and of the draws of z.
 
     Attributes
@@ -126,7 +135,7 @@ class GaussianVAE(BaseEstimator):
         "tol": [Interval(Real, None, None, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "callback": [callable, None],
-        "random_state": ["random_state"],
+        "random_state": ["random_state", np.random.Generator],
     }
 
     decoder_: Any
@@ -175,6 +184,19 @@ class GaussianVAE(BaseEstimator):
         Returns
         -------
         self : GaussianVAE
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> vae.n_iter_
+        2
         """
         torch = import_torch()
         coefs, _, _ = read_decoder(self.decoder)
@@ -191,7 +213,7 @@ class GaussianVAE(BaseEstimator):
             raise ValueError(
                 f"X must have {n_features} columns, the decoder's outputs, got {table.shape[1]}."
             )
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = draw_seed(self.random_state)
         generator = torch.Generator().manual_seed(seed)
         decoder = copy.deepcopy(self.decoder).requires_grad_(True)
         dtype = next(decoder.parameters()).dtype
@@ -242,6 +264,19 @@ class GaussianVAE(BaseEstimator):
         Returns
         -------
         estimator : PiecewiseAffineDGN
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> vae.to_estimator().posterior(X[:3]).mean.shape
+        (3, 1)
         """
         check_is_fitted(self)
         return PiecewiseAffineDGN.from_torch(self.decoder_, self.noise_covariance_)
@@ -258,6 +293,20 @@ class GaussianVAE(BaseEstimator):
         means : ndarray of shape (n_samples, n_components)
         covariances : ndarray of shape (n_samples, n_components, n_components)
             Diagonal matrices.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> means, covariances = vae.encode(X)
+        >>> vae.to_estimator().elbo(X, means, covariances).shape  # the bound, without draws
+        (100,)
         """
         torch = import_torch()
         with torch.no_grad():
@@ -274,18 +323,32 @@ class GaussianVAE(BaseEstimator):
         X : array-like of shape (n_samples, n_features)
         n_draws : int, default=100
             Draws of z for each row.
-        random_state : int, RandomState instance or None, default=None
+        random_state : int, RandomState, Generator or None, default=None
 
         Returns
         -------
         elbo : ndarray of shape (n_samples,)
         standard_error : ndarray of shape (n_samples,)
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> elbo, standard_error = vae.monte_carlo_elbo(X, n_draws=20, random_state=0)
+        >>> elbo.shape, bool((standard_error > 0.0).all())
+        ((100,), True)
         """
         if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 2:
             raise ValueError(f"n_draws must be an integer of at least 2, got {n_draws!r}.")
         rows = self._rows(X)
         torch = import_torch()
-        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        seed = draw_seed(random_state)
         generator = torch.Generator().manual_seed(seed)
         n_components = read_decoder(self.decoder_).coefs[0].shape[1]
         shape = (int(n_draws), len(rows), n_components)
