@@ -306,6 +306,15 @@ def test_without_a_window_almost_all_of_the_posterior_is_drawn(line, plane, row)
     assert display.axes_values[0][0] > -8.0
 
 
+def test_what_is_outside_the_window_is_not_drawn(line):
+    row = line.sample(1, random_state=2)[0]
+    mode = line.posterior(row).mode()[0, 0]
+    display = PosteriorDisplay.from_estimator(line, row, window=(mode + 1.0, mode + 2.0))
+    assert display.mode_.get_clip_on()
+    assert not PosteriorDisplay.from_estimator(line, row).mode_.get_clip_on()
+    assert display.ax_.get_xlim() == (mode + 1.0, mode + 2.0)
+
+
 # --- LikelihoodCurveDisplay
 
 
