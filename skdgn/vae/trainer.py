@@ -26,10 +26,24 @@ from skdgn.estimator import PiecewiseAffineDGN
 
 
 class Epoch(NamedTuple):
-    """What is known of an epoch of training."""
+    """What is known of an epoch of training.
 
-    elbo: float  # mean over the rows, one draw of z each, while the weights moved
-    seconds: float  # of training since the first epoch, callbacks not included
+    Attributes
+    ----------
+    elbo : float
+        Mean lower bound of the rows, by one draw of z each, while the weights moved.
+    seconds : float
+        Of training since the first epoch, callbacks not included.
+
+    Examples
+    --------
+    >>> from skdgn.vae import Epoch
+    >>> Epoch(elbo=-1.5, seconds=0.2)
+    Epoch(elbo=-1.5, seconds=0.2)
+    """
+
+    elbo: float
+    seconds: float
 
 
 class GaussianEncoder:
