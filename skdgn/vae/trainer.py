@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdgn._checks import check_hidden_layer_sizes
+from skdgn._documentation import DocumentedMixin
 from skdgn._jit import LOG_SQRT_2PI
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
@@ -73,7 +74,7 @@ class GaussianEncoder:
         return means, log_variances
 
 
-class GaussianVAE(BaseEstimator):
+class GaussianVAE(DocumentedMixin, BaseEstimator):
     """Variational autoencoder whose decoder is the generator of `PiecewiseAffineDGN`.
 
     The model is the same, ``z ~ N(0, I)`` and ``x | z ~ N(g(z), noise)``; weights and noise are
@@ -139,6 +140,7 @@ class GaussianVAE(BaseEstimator):
     (100,)
     """
 
+    _imported_from: ClassVar[str] = "skdgn.vae"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "decoder": "no_validation",  # here, that is: `fit` reads it
         "noise_covariance": "no_validation",
