@@ -108,7 +108,7 @@ class DensityDisplay:
         *,
         features: int | str | Sequence[int | str] | None = None,
         window: ArrayLike | None = None,
-        grid_resolution: int = 150,
+        grid_resolution: int = 100,
         log: bool | None = None,
         plot_method: str = "pcolormesh",
         colorbar: bool = True,
@@ -130,7 +130,7 @@ class DensityDisplay:
         window : pair of float or pair of pairs, default=None
             Lowest and highest value of the features, the same for both or one pair each.  None
             covers a thousand rows drawn from the model, and those of ``X``.
-        grid_resolution : int, default=150
+        grid_resolution : int, default=100
             Number of grid points along each axis.  More are finer, and slower by their square.
         log : bool, default=None
             Whether to draw the log density, in nats.  None does so for two features, of which the
