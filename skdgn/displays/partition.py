@@ -54,9 +54,9 @@ class LatentPartitionDisplay:
         to the next, is the prior mass of the region between them.
     colorbar_ : Colorbar or None
         What the colours mean.
-    ax_ : Axes
+    ax_ : matplotlib Axes
         Where it was drawn.
-    figure_ : Figure
+    figure_ : matplotlib Figure
         The figure of ``ax_``.
 
     See Also
@@ -122,7 +122,7 @@ class LatentPartitionDisplay:
             Regions outside are not drawn, unbounded ones as far as they lie inside.
         colorbar : bool, default=True
             Whether to add a colour bar.
-        ax : Axes, default=None
+        ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **kwargs : dict
             Passed to matplotlib's `PolyCollection`, such as ``cmap``, ``norm`` or ``edgecolor``.
@@ -163,7 +163,7 @@ class LatentPartitionDisplay:
 
         Parameters
         ----------
-        ax : Axes, default=None
+        ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         colorbar : bool, default=True
             Whether to add a colour bar.
