@@ -138,7 +138,9 @@ class PiecewiseAffineDGN(
         Standard error of ``weights_``: zero for up to three latent dimensions, where they are exact
         to rounding; about 0.2 % of the weight for more.
     partition_ : Partition
-        The regions: ``cells``, ``patterns`` and affine ``maps``.
+        The regions: their geometry ``cells``, the ``patterns`` (n_regions, n_hidden_units) of units
+        with a positive input, and the affine map on each, ``maps.slopes`` (n_regions, n_features,
+        n_components) and ``maps.offsets`` (n_regions, n_features).
     converged_ : bool
         Whether EM stopped because the likelihood stood still.
     n_iter_ : int
@@ -283,6 +285,7 @@ class PiecewiseAffineDGN(
         Returns
         -------
         self : PiecewiseAffineDGN
+            The fitted estimator.
 
         Notes
         -----
@@ -340,6 +343,7 @@ class PiecewiseAffineDGN(
         Returns
         -------
         self : PiecewiseAffineDGN
+            The fitted estimator.
 
         Notes
         -----

@@ -84,6 +84,7 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
         Returns
         -------
         self : DGNImputer
+            The fitted estimator.
 
         Examples
         --------

@@ -174,6 +174,7 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
+            The rows.
         regions : ndarray of shape (n_samples,)
             Region of latent space each row was drawn from.
 

@@ -94,6 +94,7 @@ class DGNOutlierDetector(DocumentedMixin, OutlierMixin, BaseEstimator):
         Returns
         -------
         self : DGNOutlierDetector
+            The fitted estimator.
 
         Examples
         --------

@@ -80,6 +80,16 @@ def test_every_public_object_has_an_example_that_runs(name):
     assert re.search(r"^Examples\n--------\n(.*\n)*>>> ", docstring, re.MULTILINE)
 
 
+@pytest.mark.parametrize("name", sorted(set(OBJECTS) - {"skdgn._posterior.Posterior"}))
+def test_every_parameter_is_described(name):
+    """(Of all classes, only `Posterior` is not made by its users.)"""
+    entry = re.compile(r"^(\*{0,2}\w+(?:, \w+)*) : .*\n    \S", re.MULTILINE)
+    found = entry.findall(inspect.getdoc(OBJECTS[name]))
+    described = {part.lstrip("*") for names in found for part in names.split(", ")}
+    parameters = set(inspect.signature(OBJECTS[name]).parameters) - {"self"}
+    assert parameters <= described
+
+
 @pytest.fixture
 def address(monkeypatch) -> str:
     monkeypatch.setenv("SKDGN_DOCS", "https://docs.example/skdgn/")

@@ -149,6 +149,7 @@ class DensityDisplay:
         Returns
         -------
         display : DensityDisplay
+            With ``ax_``, ``figure_`` and what was drawn.
 
         Examples
         --------
@@ -224,6 +225,7 @@ class DensityDisplay:
         Returns
         -------
         display : DensityDisplay
+            With ``ax_``, ``figure_`` and what was drawn.
 
         Examples
         --------

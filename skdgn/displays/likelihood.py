@@ -103,6 +103,7 @@ class LikelihoodCurveDisplay:
         Returns
         -------
         display : LikelihoodCurveDisplay
+            With ``ax_``, ``figure_`` and what was drawn.
 
         Examples
         --------
@@ -160,6 +161,7 @@ class LikelihoodCurveDisplay:
         Returns
         -------
         display : LikelihoodCurveDisplay
+            With ``ax_``, ``figure_`` and what was drawn.
 
         Examples
         --------

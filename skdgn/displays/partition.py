@@ -130,6 +130,7 @@ class LatentPartitionDisplay:
         Returns
         -------
         display : LatentPartitionDisplay
+            With ``ax_``, ``figure_`` and what was drawn.
 
         Examples
         --------
@@ -173,6 +174,7 @@ class LatentPartitionDisplay:
         Returns
         -------
         display : LatentPartitionDisplay
+            With ``ax_``, ``figure_`` and what was drawn.
 
         Examples
         --------

@@ -149,6 +149,7 @@ class PosteriorDisplay:
         Returns
         -------
         display : PosteriorDisplay
+            With ``ax_``, ``figure_`` and what was drawn.
 
         Examples
         --------
@@ -204,6 +205,7 @@ class PosteriorDisplay:
         Returns
         -------
         display : PosteriorDisplay
+            With ``ax_``, ``figure_`` and what was drawn.
 
         Examples
         --------

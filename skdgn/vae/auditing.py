@@ -78,6 +78,7 @@ class Audit:
         Returns
         -------
         table : str
+            To be printed.
 
         Examples
         --------
@@ -119,6 +120,7 @@ class Audit:
         Returns
         -------
         frame : DataFrame
+            One column per quantity, in nats.
 
         Examples
         --------
@@ -195,6 +197,7 @@ def audit(
         of that shape, see ``encoder_scale``, or covariance matrices, of shape (n_samples,
         n_components, n_components).  Arrays will do.
     X : array-like of shape (n_samples, n_features)
+        Rows to audit, best such that were not trained on.
     noise_covariance : float, array-like or torch.Tensor
         Covariance of the noise: a number, (n_features,) or (n_features, n_features).
     encoder_scale : {"log_variance", "variance"}, default="log_variance"

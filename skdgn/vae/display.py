@@ -74,6 +74,7 @@ class AuditDisplay:
         Returns
         -------
         display : AuditDisplay
+            With ``axes_`` and ``figure_``.
 
         Examples
         --------

@@ -194,12 +194,14 @@ class GaussianVAE(DocumentedMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows without holes.
         y : None
             Ignored, present for scikit-learn's conventions.
 
         Returns
         -------
         self : GaussianVAE
+            The fitted estimator.
 
         Examples
         --------
@@ -280,6 +282,7 @@ class GaussianVAE(DocumentedMixin, BaseEstimator):
         Returns
         -------
         estimator : PiecewiseAffineDGN
+            As from `PiecewiseAffineDGN.from_torch`.
 
         Examples
         --------
@@ -303,10 +306,12 @@ class GaussianVAE(DocumentedMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows without holes.
 
         Returns
         -------
         means : ndarray of shape (n_samples, n_components)
+            Mean of q for each row.
         covariances : ndarray of shape (n_samples, n_components, n_components)
             Diagonal matrices.
 
@@ -337,14 +342,18 @@ class GaussianVAE(DocumentedMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows without holes.
         n_draws : int, default=100
             Draws of z for each row.
         random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws.
 
         Returns
         -------
         elbo : ndarray of shape (n_samples,)
+            Mean over the draws, in nats.
         standard_error : ndarray of shape (n_samples,)
+            Of that mean.
 
         Examples
         --------
@@ -420,6 +429,7 @@ def make_decoder(estimator: PiecewiseAffineDGN, dtype: str = "float32") -> Any:
     Returns
     -------
     decoder : torch.nn.Sequential
+        ``Linear`` layers with activations between them.
 
     Examples
     --------
