@@ -1,7 +1,7 @@
 """Every ratio in one table: printed, and saved as benchmarks/results.json and results.png.
 
-The suites of quality (quality.py, imputation.py, outliers.py, em_steps.py) take long, and have
-tables of their own.
+The suites of quality (quality.py, suite.py, imputation.py, outliers.py, em_steps.py) take long, and
+have tables of their own.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python docs/check_widths.py docs/_build/html
 
 Chromium must be on the path.  Every page is put into a frame as wide as a phone, and a script in
-the page around it compares the width of what is inside with that.
+the page around it looks for what sticks out on the right and cannot be scrolled to.
 """
 
 from __future__ import annotations
@@ -26,22 +26,32 @@ PHONE_WIDTH = 390  # pixels
 MILLISECONDS_PER_PAGE = 3000
 
 HARNESS = """<!doctype html><body><pre id="result"></pre><script>
+function scrolls(element) {
+  for (let e = element; e.tagName != "ARTICLE"; e = e.parentElement)
+    if (["auto", "scroll"].includes(getComputedStyle(e).overflowX)
+        && e.getBoundingClientRect().right <= %(width)d + 1) return true;
+  return false;
+}
 async function measure(page) {
   const frame = document.createElement("iframe");
-  frame.style = "width: %dpx; height: 844px; border: 0";
+  frame.style = "width: %(width)dpx; height: 844px; border: 0";
   const loaded = new Promise(resolve => frame.onload = resolve);
   frame.src = page;
   document.body.append(frame);
   await loaded;
+  const found = [];
   const root = frame.contentDocument.documentElement;
-  const widths = [page, root.scrollWidth, frame.contentWindow.innerWidth];
+  if (root.scrollWidth > %(width)d) found.push("the page is " + root.scrollWidth + " wide");
+  for (const element of frame.contentDocument.querySelectorAll("main article *"))
+    if (element.getBoundingClientRect().right > %(width)d + 1 && !scrolls(element))
+      found.push(element.tagName + ": " + element.textContent.trim().slice(0, 40));
   frame.remove();
-  return widths;
+  return [page, found];
 }
 (async () => {
-  const widths = [];
-  for (const page of %s) widths.push(await measure(page));
-  document.getElementById("result").textContent = JSON.stringify(widths);
+  const pages = [];
+  for (const page of %(pages)s) pages.push(await measure(page));
+  document.getElementById("result").textContent = JSON.stringify(pages);
 })();
 </script>"""
 
@@ -64,10 +74,10 @@ class Quiet(SimpleHTTPRequestHandler):
         """Stay silent."""
 
 
-def measure_pages(folder: Path, browser: str) -> list[tuple[str, int, int]]:
-    """Return path, width of the content and width of the window, for every page."""
+def measure_pages(folder: Path, browser: str) -> list[tuple[str, list[str]]]:
+    """Return the path of every page, and what sticks out."""
     pages = [f"/{path.relative_to(folder).as_posix()}" for path in html_files(folder)]
-    Quiet.harness = (HARNESS % (PHONE_WIDTH, json.dumps(pages))).encode()
+    Quiet.harness = (HARNESS % {"width": PHONE_WIDTH, "pages": json.dumps(pages)}).encode()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as profile:
@@ -96,10 +106,10 @@ def main(folder: Path) -> str | None:
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:
         return "Chromium is not installed: widths were not measured."
-    widths = measure_pages(folder, browser)
-    wide = [f"{page}: {content} > {window}" for page, content, window in widths if content > window]
-    print(f"{len(widths)} pages at {PHONE_WIDTH} pixels, {len(wide)} too wide")
-    return "\n".join(wide) or None
+    pages = measure_pages(folder, browser)
+    wide = {page: found for page, found in pages if found}
+    print(f"{len(pages)} pages at {PHONE_WIDTH} pixels, {len(wide)} too wide")
+    return "\n".join(f"{page}: {'; '.join(found[:5])}" for page, found in wide.items()) or None
 
 
 if __name__ == "__main__":

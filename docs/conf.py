@@ -31,10 +31,13 @@ autodoc_typehints = "none"
 # The template of classes lists the members; numpydoc's own tables would list them twice.
 numpydoc_show_class_members = False
 
+# The names of methods, without the class: the column beside a page is narrow.
+toc_object_entries_show_parents = "hide"
+
 html_theme = "pydata_sphinx_theme"
 html_title = "skdgn"
 html_static_path = ["_static"]
-html_css_files = ["narrow.css"]
+html_css_files = ["pages.css"]
 html_theme_options = {"show_prev_next": False, "secondary_sidebar_items": ["page-toc"]}
 html_sidebars = {"index": [], "contributing": [], "changelog": []}
 html_show_sourcelink = False

@@ -27,20 +27,10 @@ print(f"mean log density, new rows      {model.score(X_test):.3f}")
 
 latent = np.linspace(-3.5, 3.5, 1401)[:, None]
 curve = model.inverse_transform(latent)
-borders = model.inverse_transform(np.sort(model.partition_.cells.lower[1:])[:, None])
+corners = model.inverse_transform(np.sort(model.partition_.cells.lower[1:])[:, None])
 axis = np.linspace(-1.6, 1.6, 201)
 grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
 log_density = model.score_samples(grid).reshape(axis.size, axis.size)
-
-figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained")
-left.scatter(*X.T, s=4, color="0.7")
-left.scatter(*curve.T, s=4, c=latent[:, 0])
-left.plot(*borders.T, "o", color="black", markersize=3)
-left.set_title("1,000 rows, the generator's curve, its corners")
-levels = [-400, -200, -100, -50, -20, -10, -5, -2, -1, 0, 1, 2]
-filled = middle.contourf(axis, axis, log_density, levels, cmap="magma", norm="symlog", extend="min")
-middle.set_title("exact log density")
-figure.colorbar(filled, ax=middle, ticks=levels, shrink=0.9)
 
 # %%
 # The posterior says which latent points explain a row.  One value may do, or two, or many: the
@@ -49,10 +39,25 @@ figure.colorbar(filled, ax=middle, ticks=levels, shrink=0.9)
 rows = np.array([[0.6, 0.8], [0.6, np.nan], [0.0, 0.0]])
 labels = ("x = (0.6, 0.8)", "x = (0.6, missing)", "x = (0, 0)")
 colors = ("tab:blue", "tab:orange", "tab:green")
-density = np.exp(model.posterior(rows).log_density(latent))
-for row, label, color, curve_of_row in zip(rows, labels, colors, density, strict=True):
-    right.fill_between(latent[:, 0], curve_of_row, color=color, alpha=0.25)
-    right.plot(latent[:, 0], curve_of_row, color=color, linewidth=1.2, label=label)
+posterior_densities = np.exp(model.posterior(rows).log_density(latent))
+
+# %%
+# Everything in one picture.  The colour along the curve is the latent variable.
+
+figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained")
+left.scatter(*X.T, s=4, color="0.7")
+left.scatter(*curve.T, s=4, c=latent[:, 0])
+left.plot(*corners.T, "o", color="black", markersize=3)
+left.set_title("1,000 rows, the generator's curve, its corners")
+
+levels = [-400, -200, -100, -50, -20, -10, -5, -2, -1, 0, 1, 2]
+filled = middle.contourf(axis, axis, log_density, levels, cmap="magma", norm="symlog", extend="min")
+figure.colorbar(filled, ax=middle, ticks=levels, shrink=0.9)
+middle.set_title("exact log density")
+
+for row, label, color, density in zip(rows, labels, colors, posterior_densities, strict=True):
+    right.fill_between(latent[:, 0], density, color=color, alpha=0.25)
+    right.plot(latent[:, 0], density, color=color, linewidth=1.2, label=label)
     if np.isnan(row[1]):
         left.axvline(row[0], color=color, linewidth=1.5, linestyle="--")
     else:
@@ -63,6 +68,7 @@ right.set_yscale("log")
 right.set_ylim(1e-2, 200)
 right.set_title("exact posterior density p(z | x)")
 right.legend(loc="upper right")
+
 for panel in (left, middle):
     panel.set_aspect("equal")
     panel.set_xlim(-1.6, 1.6)

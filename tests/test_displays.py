@@ -205,9 +205,9 @@ def test_rows_without_holes_are_drawn_over_the_map(line):
     np.testing.assert_array_equal(display.data_.get_offsets(), rows[5:, :2])
     np.testing.assert_array_equal(display.data_.get_array(), np.arange(15.0))
     assert display.data_.get_linewidth()[0] == 2
-    for axis, column in zip(display.axes_values, rows[5:, :2].T, strict=True):
-        assert axis[0] < column.min()
-        assert axis[-1] > column.max()
+    far = DensityDisplay.from_estimator(line, [[50.0, -60.0, 0.0]], grid_resolution=5)
+    assert far.axes_values[0][-1] > 50.0
+    assert far.axes_values[1][0] < -60.0
 
 
 def test_one_feature_is_a_curve_over_a_histogram_or_over_marks(line):
@@ -304,6 +304,15 @@ def test_without_a_window_almost_all_of_the_posterior_is_drawn(line, plane, row)
     display = PosteriorDisplay.from_estimator(line, [[np.nan] * 3])  # the prior
     assert trapezoid(display.density, display.axes_values[0]) == pytest.approx(1.0, abs=0.01)
     assert display.axes_values[0][0] > -8.0
+
+
+def test_what_is_outside_the_window_is_not_drawn(line):
+    row = line.sample(1, random_state=2)[0]
+    mode = line.posterior(row).mode()[0, 0]
+    display = PosteriorDisplay.from_estimator(line, row, window=(mode + 1.0, mode + 2.0))
+    assert display.mode_.get_clip_on()
+    assert not PosteriorDisplay.from_estimator(line, row).mode_.get_clip_on()
+    assert display.ax_.get_xlim() == (mode + 1.0, mode + 2.0)
 
 
 # --- LikelihoodCurveDisplay

@@ -27,10 +27,9 @@ PLOT_METHODS = ("pcolormesh", "contourf", "contour")
 
 # Colours of a log density end this far below its peak: what is rarer looks the same.
 _DEEPEST = 12.0
-# The window reaches beyond the rows by this share of their range on either side.
-_MARGIN = 0.1
-# Rows drawn from the model to find a window, if none are given.
+# A window holds this many rows drawn from the model, and a margin of this share of their range.
 _N_DRAWN = 1000
+_MARGIN = 0.1
 
 
 class DensityDisplay:
@@ -130,7 +129,7 @@ class DensityDisplay:
             the second upward.  None takes the first two.
         window : pair of float or pair of pairs, default=None
             Lowest and highest value of the features, the same for both or one pair each.  None
-            covers the rows of ``X`` or, without these, a thousand rows drawn from the model.
+            covers a thousand rows drawn from the model, and those of ``X``.
         grid_resolution : int, default=150
             Number of grid points along each axis.  More are finer, and slower by their square.
         log : bool, default=None
@@ -346,9 +345,9 @@ def _check_data(X: ArrayLike, model: PiecewiseAffineDGN, indices: Sequence[int])
 
 def _window_of(model: PiecewiseAffineDGN, indices: Sequence[int], data: Floats | None) -> Floats:
     """Find lowest and highest values (n_axes, 2) to draw."""
-    if data is None:
-        data = model.sample(_N_DRAWN, random_state=0)[0][:, indices]
-    lowest, highest = data.min(axis=0), data.max(axis=0)
-    # A single value has no range: the noise has one, but rows of one value are too few to ask it.
-    margin = np.where(highest > lowest, _MARGIN * (highest - lowest), 1.0)
+    covered = model.sample(_N_DRAWN, random_state=0)[0][:, indices]
+    if data is not None:
+        covered = np.concatenate([covered, data])
+    lowest, highest = covered.min(axis=0), covered.max(axis=0)
+    margin = _MARGIN * (highest - lowest)
     return np.stack([lowest - margin, highest + margin], axis=1)

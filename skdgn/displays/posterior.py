@@ -224,23 +224,31 @@ class PosteriorDisplay:
         else:
             self._plot_map(colorbar, kwargs)
             heights = [[], []]
-        circle: dict[str, Any] = {"marker": "o", "color": "white", "markersize": 7.0}
-        star: dict[str, Any] = {"marker": "*", "color": "tab:orange", "markersize": 13.0}
+        # The smaller on top of the larger one: they often coincide.
+        circle: dict[str, Any] = {"marker": "o", "color": "white", "markersize": 5.0, "zorder": 4}
+        star: dict[str, Any] = {"marker": "*", "color": "tab:orange", "markersize": 15.0}
         common: dict[str, Any] = {
             "linestyle": "",
             "markeredgecolor": "black",
             "markeredgewidth": 0.8,
         }
-        markers = [
-            self.ax_.plot(*np.append(point, height)[:, None], label=label, **common, **style)[0]
-            for point, height, label, style in (
-                (self.mean, heights[0], "mean", circle),
-                (self.mode, heights[1], "mode", star),
-            )
-        ]
+        markers = []
+        for point, height, label, style in (
+            (self.mean, heights[0], "mean", circle),
+            (self.mode, heights[1], "mode", star),
+        ):
+            position = np.append(point, height)[:, None]
+            markers += self.ax_.plot(*position, label=label, **common, **style)
+            # A marker on the frame is not cut in halves; one beyond it is not drawn.
+            markers[-1].set_clip_on(not self._holds(point))
         self.mean_, self.mode_ = markers
         self.ax_.legend(handles=markers)
         return self
+
+    def _holds(self, point: Floats) -> bool:
+        """Tell whether a latent point is in the window."""
+        pairs = zip(point, self.axes_values, strict=True)
+        return all(bool(axis[0] <= value <= axis[-1]) for value, axis in pairs)
 
     def _plot_curve(self, style: dict[str, Any]) -> None:
         from matplotlib.collections import LineCollection
