@@ -406,8 +406,9 @@ class Posterior:
         """Check Gaussians; return their means and the lower factors of their covariances."""
         n_rows, n_components = self._visits.log_density.size, self._visits.means.shape[1]
         if means is None or covariances is None:
-            missing = "means" if means is None else "covariances"
-            raise ValueError(f"{missing} must be given with the other half of q, got None.")
+            names = ("means", "covariances")
+            missing, other = names if means is None else names[::-1]
+            raise ValueError(f"{missing} must be given together with {other}, got None.")
         checked = finite_array(means, "means")
         if checked.shape != (n_rows, n_components):
             raise ValueError(
