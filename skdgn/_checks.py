@@ -53,10 +53,14 @@ def check_hidden_layer_sizes(
 def index_of_feature(feature: Any, names: list[str], n_features: int, parameter: str) -> int:
     """Find a feature given by index or by name; ``names`` is empty if there are none."""
     if isinstance(feature, str):
+        if not names:
+            raise ValueError(
+                f"{parameter} must hold indices, since fit has seen no names of features, "
+                f"got {feature!r}."
+            )
         if feature not in names:
             raise ValueError(
-                f"{parameter} must hold names of features seen in fit, {names or 'none'}, "
-                f"got {feature!r}."
+                f"{parameter} must hold names of features seen in fit, {names}, got {feature!r}."
             )
         return names.index(feature)
     if isinstance(feature, Integral) and not isinstance(feature, bool | np.bool_):

@@ -420,7 +420,10 @@ SPACE = PiecewiseAffineDGN.from_network([np.eye(3)], [np.zeros(3)], 1.0, activat
         (lambda m: DensityDisplay.from_estimator(m, features=[0, 0]), r"features .* got \[0, 0\]"),
         (lambda m: DensityDisplay.from_estimator(m, features=[0, -3]), r"features .* got \[0, -3"),
         (lambda m: DensityDisplay.from_estimator(m, features=[0, 3]), "features .* 3 .* got 3"),
-        (lambda m: DensityDisplay.from_estimator(m, features="x"), "features .* none, got 'x'"),
+        (
+            lambda m: DensityDisplay.from_estimator(m, features="x"),
+            "features .* no names .* got 'x'",
+        ),
         (lambda m: DensityDisplay.from_estimator(m, features=[0, 1, 2]), "features .* one or two"),
         (lambda m: DensityDisplay.from_estimator(m, features=1.5), r"features .* got 1\.5"),
         (lambda m: DensityDisplay.from_estimator(m, features=[True]), "features .* got True"),
