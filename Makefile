@@ -1,4 +1,4 @@
-# Every target makes the environment it needs: Python >= 3.11, a C compiler and make are enough.
+# Every target makes the environment it needs: Python >= 3.11 and make are enough.
 # Another interpreter: make test PYTHON=python3.12 (remove .venv first if it was made with another).
 
 PYTHON ?= python3

@@ -43,6 +43,7 @@ FIGURES = {
     "ionosphere": (-17.55, -28.99),
 }
 N_FOLDS = 10
+FOLDS = tuple(range(1, N_FOLDS + 1))
 N_MIXTURE_COMPONENTS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20)
 SHARED: tuple[dict[str, Any], ...] = tuple(
     {"n_components": n_components, "hidden_layer_sizes": widths, "covariance_type": "full"}
@@ -97,7 +98,7 @@ def describe(candidate: dict[str, Any]) -> str:
 def run_fold(rows: Floats, fold: int, method: str) -> dict[str, Any]:
     """Choose inside the training part; return the score on the test part and what was chosen."""
     started = time.perf_counter()
-    parts = list(KFold(N_FOLDS, shuffle=True, random_state=0).split(rows))[fold]
+    parts = list(KFold(N_FOLDS, shuffle=True, random_state=0).split(rows))[fold - 1]
     mean, deviation = rows[parts[0]].mean(axis=0), rows[parts[0]].std(axis=0)
     train, test = ((rows[part] - mean) / deviation for part in parts)
     inner, validation = train_test_split(train, test_size=0.2, random_state=0)
@@ -148,7 +149,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--noises", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
-    parser.add_argument("--folds", type=int, default=N_FOLDS, help="the first so many of ten")
+    parser.add_argument("--folds", nargs="+", type=int, choices=FOLDS, default=FOLDS)
     parser.add_argument("--results", type=Path, default=None, help="JSON file to go on with")
     options = parser.parse_args()
     # What has not converged is judged on the validation rows all the same.
@@ -165,7 +166,7 @@ def main() -> None:
             print(f"{name}: skipped, no {TABLES[name][0]} in SKDGN_DATA")
             continue
         of_table = results.setdefault(name, {})
-        for fold in range(options.folds):
+        for fold in options.folds:
             for method in ("mixture", *options.noises):
                 folds = of_table.setdefault(method, {})
                 if str(fold) in folds:
@@ -174,7 +175,7 @@ def main() -> None:
                 if options.results is not None:
                     options.results.write_text(json.dumps(results, indent=1))
                 print(
-                    f"{name}, fold {fold + 1}: {method} {outcome['score']:.3f} "
+                    f"{name}, fold {fold}: {method} {outcome['score']:.3f} "
                     f"({outcome['chosen']}, {outcome['seconds']:.0f} s)",
                     flush=True,
                 )

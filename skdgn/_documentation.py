@@ -7,6 +7,7 @@ no link as long as there is no address.
 from __future__ import annotations
 
 import os
+from typing import ClassVar
 
 # The address of the documentation, without a slash at the end; empty, since it is not published.
 ADDRESS = ""
@@ -19,9 +20,11 @@ class DocumentedMixin:
     """Tells scikit-learn the page of an estimator; to be put before `BaseEstimator`."""
 
     _doc_link_module = "skdgn"
+    _imported_from: ClassVar[str] = "skdgn"  # its page has the name it is imported by
 
     @property
     def _doc_link_template(self) -> str:
-        """All estimators are documented under the name they are imported by."""
         address = os.environ.get(_VARIABLE, ADDRESS).rstrip("/")
-        return f"{address}/generated/skdgn.{{estimator_name}}.html" if address else ""
+        if not address:
+            return ""
+        return f"{address}/generated/{self._imported_from}.{{estimator_name}}.html"

@@ -16,8 +16,9 @@ def check_gaussians(
 ) -> tuple[Floats, Floats]:
     """Check Gaussians; return their means and the lower factors of their covariances."""
     if means is None or covariances is None:
-        missing = "means" if means is None else "covariances"
-        raise ValueError(f"{missing} must be given with the other half of q, got None.")
+        names = ("means", "covariances")
+        missing, other = names if means is None else names[::-1]
+        raise ValueError(f"{missing} must be given together with {other}, got None.")
     checked = finite_array(means, "means")
     if checked.shape != (n_rows, n_components):
         raise ValueError(

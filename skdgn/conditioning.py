@@ -45,7 +45,8 @@ class ExactConditioning(ExactInference):
             Number of completed tables; ``method="sample"`` only.  None returns one, without an
             axis for it.
         random_state : int, RandomState, Generator or None, default=None
-            Seed of the draws; None takes the estimator's own.
+            Seed of the draws: an integer gives the same ones each time.  None takes the
+            estimator's own ``random_state``.
 
         Returns
         -------
@@ -113,7 +114,7 @@ class ExactConditioning(ExactInference):
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            log p(x_a | x_b); NaN if x_b is so far out that its own log density is -inf.
+            log p(x_a | x_b) in nats; NaN if x_b is so far out that its own log density is -inf.
 
         Examples
         --------

@@ -21,13 +21,16 @@ def make_noisy_circle(
     Parameters
     ----------
     n_samples : int, default=1000
+        Number of rows.
     noise : float, default=0.05
         Standard deviation of the noise.
     random_state : int, RandomState, Generator or None, default=None
+        Seed: an integer gives the same rows each time.
 
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
+        The rows.
 
     Examples
     --------
@@ -50,13 +53,16 @@ def make_spiral(n_samples: int = 1000, noise: float = 0.05, random_state: Any = 
     Parameters
     ----------
     n_samples : int, default=1000
+        Number of rows.
     noise : float, default=0.05
         Standard deviation of the noise.
     random_state : int, RandomState, Generator or None, default=None
+        Seed: an integer gives the same rows each time.
 
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
+        The rows.
 
     Examples
     --------
@@ -80,13 +86,16 @@ def make_wave(n_samples: int = 1000, noise: float = 0.1, random_state: Any = Non
     Parameters
     ----------
     n_samples : int, default=1000
+        Number of rows.
     noise : float, default=0.1
         Standard deviation of the noise.
     random_state : int, RandomState, Generator or None, default=None
+        Seed: an integer gives the same rows each time.
 
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
+        The rows.
 
     Examples
     --------

@@ -17,6 +17,8 @@ from skdgn.estimator import PiecewiseAffineDGN
 class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Imputation by the exact conditional mean of a deep generative network.
 
+    A transformer: put it before a model that cannot take missing values.
+
     Parameters
     ----------
     estimator : PiecewiseAffineDGN, default=None
@@ -73,7 +75,7 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            NaN where a value is missing; every column needs a value.
         y : None
             Ignored, present for scikit-learn's conventions.
         sample_weight : array-like of shape (n_samples,), default=None

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.colors import to_rgba
+from matplotlib.colors import LogNorm, to_rgba
 from scipy.integrate import trapezoid
 from sklearn.exceptions import NotFittedError
 
@@ -187,6 +187,18 @@ def test_a_log_density_is_coloured_down_to_12_nats_below_its_peak(line, plot_met
         assert levels[0] == np.floor(expected.max() - 12.0)
         assert levels[-1] == np.ceil(expected.max())
     assert display.colorbar_.ax.get_ylabel() == "log density (nats)"
+
+
+def test_style_is_the_users(line):
+    display = DensityDisplay.from_estimator(
+        line, grid_resolution=10, log=False, plot_method="contour", colors="black", colorbar=False
+    )
+    assert {to_rgba(color) for color in display.density_.get_edgecolor()} == {to_rgba("black")}
+    assert display.density_.levels[0] == 0.0
+    norm = LogNorm(1e-3, 1.0)
+    assert LatentPartitionDisplay.from_estimator(line, norm=norm).cells_.norm is norm
+    line_width = PosteriorDisplay.from_estimator(line, [[0.0] * 3], lw=3.0).density_.get_linewidth()
+    assert line_width == 3.0
 
 
 def test_without_rows_the_window_covers_the_model(line):

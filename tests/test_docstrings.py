@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import skdgn
 from skdgn import DGNImputer, DGNOutlierDetector, PiecewiseAffineDGN, _documentation
+from skdgn.vae import GaussianVAE
 
 ESTIMATORS = [PiecewiseAffineDGN, DGNImputer, DGNOutlierDetector]
 # What these hold is reached through the estimator, and is not imported by users.
@@ -61,7 +62,7 @@ OBJECTS = public_objects()
 def test_the_public_objects_are_found():
     for name in (
         "skdgn.estimator.PiecewiseAffineDGN",
-        "skdgn.estimator.PiecewiseAffineDGN.from_network",
+        "skdgn._construction.KnownNetworks.from_network",
         "skdgn.inference.ExactInference.score_samples",
         "skdgn.conditioning.ExactConditioning.impute",
         "skdgn._posterior.Posterior.sample",
@@ -95,6 +96,11 @@ def test_estimators_link_to_their_page(kind, address):
     assert links_in(kind()._repr_html_()) == {page}
     in_pipeline = make_pipeline(StandardScaler(), kind())._repr_html_()
     assert page in links_in(in_pipeline)
+
+
+def test_an_estimator_of_another_package_has_a_page_of_its_own(address):
+    link = GaussianVAE(decoder=None)._get_doc_link()
+    assert link == f"{address}/generated/skdgn.vae.GaussianVAE.html"
 
 
 def test_there_is_no_link_without_an_address(monkeypatch):

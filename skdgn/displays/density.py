@@ -57,9 +57,9 @@ class DensityDisplay:
         The rows: points of a map, a histogram under a density, marks below a log density.
     colorbar_ : Colorbar or None
         What the colours mean.
-    ax_ : Axes
+    ax_ : matplotlib Axes
         Where it was drawn.
-    figure_ : Figure
+    figure_ : matplotlib Figure
         The figure of ``ax_``.
 
     See Also
@@ -108,7 +108,7 @@ class DensityDisplay:
         *,
         features: int | str | Sequence[int | str] | None = None,
         window: ArrayLike | None = None,
-        grid_resolution: int = 150,
+        grid_resolution: int = 100,
         log: bool | None = None,
         plot_method: str = "pcolormesh",
         colorbar: bool = True,
@@ -130,7 +130,7 @@ class DensityDisplay:
         window : pair of float or pair of pairs, default=None
             Lowest and highest value of the features, the same for both or one pair each.  None
             covers a thousand rows drawn from the model, and those of ``X``.
-        grid_resolution : int, default=150
+        grid_resolution : int, default=100
             Number of grid points along each axis.  More are finer, and slower by their square.
         log : bool, default=None
             Whether to draw the log density, in nats.  None does so for two features, of which the
@@ -141,7 +141,7 @@ class DensityDisplay:
             Whether to add a colour bar to a map.
         data_kwargs : dict, default=None
             Passed to matplotlib's `scatter` (two features), `stairs` or `plot` (one) for the rows.
-        ax : Axes, default=None
+        ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **kwargs : dict
             Passed to the method named by ``plot_method``, or to `plot` for one feature.
@@ -208,7 +208,7 @@ class DensityDisplay:
 
         Parameters
         ----------
-        ax : Axes, default=None
+        ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         log : bool, default=None
             Whether to draw the log density, in nats; None does so for two features.

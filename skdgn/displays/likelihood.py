@@ -43,9 +43,9 @@ class LikelihoodCurveDisplay:
         One curve per fit.
     score_lines_ : list of Line2D
         One dashed level per score.
-    ax_ : Axes
+    ax_ : matplotlib Axes
         Where it was drawn.
-    figure_ : Figure
+    figure_ : matplotlib Figure
         The figure of ``ax_``.
 
     Examples
@@ -95,7 +95,7 @@ class LikelihoodCurveDisplay:
         X : array-like of shape (n_samples, n_features), default=None
             Rows that were held out.  Their mean log density at the end of a fit is drawn as a
             dashed line: far below the curve, the model is too large for its rows.
-        ax : Axes, default=None
+        ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **kwargs : dict
             Passed to matplotlib's `plot` for every curve.
@@ -152,7 +152,7 @@ class LikelihoodCurveDisplay:
 
         Parameters
         ----------
-        ax : Axes, default=None
+        ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **kwargs : dict
             Passed to matplotlib's `plot` for every curve.

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
+_MANY_CELLS = 300
+
 
 class LatentPartitionDisplay:
     """The regions of latent space, coloured by their prior mass or by their responsibility.
@@ -52,9 +54,9 @@ class LatentPartitionDisplay:
         to the next, is the prior mass of the region between them.
     colorbar_ : Colorbar or None
         What the colours mean.
-    ax_ : Axes
+    ax_ : matplotlib Axes
         Where it was drawn.
-    figure_ : Figure
+    figure_ : matplotlib Figure
         The figure of ``ax_``.
 
     See Also
@@ -120,7 +122,7 @@ class LatentPartitionDisplay:
             Regions outside are not drawn, unbounded ones as far as they lie inside.
         colorbar : bool, default=True
             Whether to add a colour bar.
-        ax : Axes, default=None
+        ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **kwargs : dict
             Passed to matplotlib's `PolyCollection`, such as ``cmap``, ``norm`` or ``edgecolor``.
@@ -161,7 +163,7 @@ class LatentPartitionDisplay:
 
         Parameters
         ----------
-        ax : Axes, default=None
+        ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         colorbar : bool, default=True
             Whether to add a colour bar.
@@ -190,12 +192,14 @@ class LatentPartitionDisplay:
         from matplotlib.colors import Normalize
 
         is_line = len(self.window) == 1
-        defaults: dict[str, Any] = {"cmap": "Blues", "edgecolor": "0.45", "linewidth": 0.8}
+        corners = [_as_band(ends) for ends in self.corners] if is_line else self.corners
+        # Of many cells, the lines between them would cover the rest.
+        linewidth = 0.8 * min(1.0, math.sqrt(_MANY_CELLS / max(1, len(corners))))
+        defaults: dict[str, Any] = {"cmap": "Blues", "edgecolor": "0.45", "linewidth": linewidth}
         # Nothing has the palest colour, whatever the smallest value is.
         if "norm" not in kwargs:
             defaults["norm"] = Normalize(vmin=0.0)
         style = merge_style(defaults, kwargs, PolyCollection)
-        corners = [_as_band(ends) for ends in self.corners] if is_line else self.corners
         self.cells_ = PolyCollection(corners, array=self.values, **style)
         if is_line:
             self.cells_.set_transform(self.ax_.get_xaxis_transform())

@@ -65,9 +65,9 @@ class PosteriorDisplay:
         Their markers; on the curve, if it is one.
     colorbar_ : Colorbar or None
         What the colours of a map mean.
-    ax_ : Axes
+    ax_ : matplotlib Axes
         Where it was drawn.
-    figure_ : Figure
+    figure_ : matplotlib Figure
         The figure of ``ax_``.
 
     See Also
@@ -141,7 +141,7 @@ class PosteriorDisplay:
             Number of grid points along each axis.  A curve has two more next to every border.
         colorbar : bool, default=True
             Whether to add a colour bar to a map.
-        ax : Axes, default=None
+        ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **kwargs : dict
             Passed to matplotlib's `plot` (one latent dimension) or `pcolormesh` (two).
@@ -194,7 +194,7 @@ class PosteriorDisplay:
 
         Parameters
         ----------
-        ax : Axes, default=None
+        ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         colorbar : bool, default=True
             Whether to add a colour bar to a map.

@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdgn._checks import check_hidden_layer_sizes
+from skdgn._documentation import DocumentedMixin
 from skdgn._jit import LOG_SQRT_2PI
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
@@ -26,10 +27,24 @@ from skdgn.estimator import PiecewiseAffineDGN
 
 
 class Epoch(NamedTuple):
-    """What is known of an epoch of training."""
+    """What is known of an epoch of training.
 
-    elbo: float  # mean over the rows, one draw of z each, while the weights moved
-    seconds: float  # of training since the first epoch, callbacks not included
+    Attributes
+    ----------
+    elbo : float
+        Mean lower bound of the rows, by one draw of z each, while the weights moved.
+    seconds : float
+        Of training since the first epoch, callbacks not included.
+
+    Examples
+    --------
+    >>> from skdgn.vae import Epoch
+    >>> Epoch(elbo=-1.5, seconds=0.2)
+    Epoch(elbo=-1.5, seconds=0.2)
+    """
+
+    elbo: float
+    seconds: float
 
 
 class GaussianEncoder:
@@ -59,7 +74,7 @@ class GaussianEncoder:
         return means, log_variances
 
 
-class GaussianVAE(BaseEstimator):
+class GaussianVAE(DocumentedMixin, BaseEstimator):
     """Variational autoencoder whose decoder is the generator of `PiecewiseAffineDGN`.
 
     The model is the same, ``z ~ N(0, I)`` and ``x | z ~ N(g(z), noise)``; weights and noise are
@@ -125,6 +140,7 @@ class GaussianVAE(BaseEstimator):
     (100,)
     """
 
+    _imported_from: ClassVar[str] = "skdgn.vae"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "decoder": "no_validation",  # here, that is: `fit` reads it
         "noise_covariance": "no_validation",
