@@ -21,8 +21,10 @@ from skdgn._posterior import (
     Posterior,
     conditional_log_density,
     log_density,
+    lower_bounds,
     posterior,
     summarize,
+    variational_gaps,
 )
 from skdgn._random import RandomSource
 from skdgn._regional_noise import AnyNoise, RegionalNoise
@@ -89,6 +91,18 @@ class Model:
     def posterior(self, rows: NDArray[Any], workers: Workers) -> Posterior:
         """Exact posterior of every row (n, D)."""
         return posterior(self.visitor, rows, workers)
+
+    def lower_bounds(
+        self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+    ) -> Floats:
+        """Exact evidence lower bound of every row (n, D) and its Gaussian."""
+        return lower_bounds(self.visitor, rows, means, factors, workers)
+
+    def variational_gaps(
+        self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+    ) -> Floats:
+        """Amortisation gap and family gap of every row (n, D) and its Gaussian: (n, 2)."""
+        return variational_gaps(self.visitor, rows, means, factors, workers)
 
     def means(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Posterior mean of every row (n, D): (n, S)."""

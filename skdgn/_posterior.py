@@ -12,12 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from skdgn._batches import Workers, read
 from skdgn._comparison import Comparison
+from skdgn._gaussians import check_gaussians
 from skdgn._mixtures import Mixtures, draw_mixtures
 from skdgn._modes import find_modes
 from skdgn._network import Floats, finite_array
 from skdgn._random import make_generator
 from skdgn._tables import TableVisitor, concatenate
 from skdgn._visits import Visits
+
+# Visits, and as many Gaussians that are not truncated.
+_COMPARISON_COPIES = 2
 
 
 def log_density(visitor: TableVisitor, rows: NDArray[Any], workers: Workers) -> Floats:
@@ -68,10 +72,45 @@ def summarize(
     return workers.fill(result, summarize_batch, visitor.row_bytes, rows)
 
 
+def lower_bounds(
+    visitor: TableVisitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+) -> Floats:
+    """Evidence lower bound of every row (n, D) and its Gaussian."""
+
+    def bound_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
+        table = read(batch)
+        return Posterior(visitor, table, visitor.visit(table))._comparison.elbo(means, factors)
+
+    result, row_bytes = np.empty(len(rows)), _COMPARISON_COPIES * visitor.row_bytes
+    return workers.fill(result, bound_batch, row_bytes, rows, means, factors)
+
+
+def variational_gaps(
+    visitor: TableVisitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+) -> Floats:
+    """Divergence of Gaussians beyond the best ones, and that of the best ones: (n, 2)."""
+
+    def compare_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
+        table = read(batch)
+        posterior = Posterior(visitor, table, visitor.visit(table))
+        comparison = posterior._comparison
+        divergences = comparison.divergences(means, factors)
+        _, _, smallest = comparison.best_gaussians(
+            posterior.mean, posterior.covariance, (means, factors)
+        )
+        family = np.minimum(smallest, divergences)
+        return np.stack([divergences - family, family], axis=1)
+
+    result, row_bytes = np.empty((len(rows), 2)), _COMPARISON_COPIES * visitor.row_bytes
+    return workers.fill(result, compare_batch, row_bytes, rows, means, factors)
+
+
 class Posterior:
     """Exact posterior of the latent variables, given each of n rows.
 
-    Returned by `PiecewiseAffineDGN.posterior`; not meant to be constructed by hand.
+    Returned by `PiecewiseAffineDGN.posterior`; not meant to be constructed by hand.  It keeps, for
+    each row, the mean and covariance on every region that matters: memory follows the number of
+    rows.
 
     Attributes
     ----------
@@ -316,7 +355,7 @@ class Posterior:
         >>> posterior.kl_from([[1.6]], [[[0.2]]]).round(2)  # one of two modes: log(2)
         array([0.69])
         """
-        checked, factors = self._check_gaussians(means, covariances)
+        checked, factors = check_gaussians(means, covariances, *self.mean.shape)
         return self._comparison.divergences(checked, factors)
 
     def best_gaussian(
@@ -371,22 +410,9 @@ class Posterior:
             return self.mean.copy(), self.covariance.copy()
         given = None
         if means is not None or covariances is not None:
-            given = self._check_gaussians(means, covariances)
+            given = check_gaussians(means, covariances, *self.mean.shape)
         best_means, factors, _ = self._comparison.best_gaussians(self.mean, self.covariance, given)
         return best_means, factors @ np.swapaxes(factors, 1, 2)
-
-    def _gaps(self, means: ArrayLike, covariances: ArrayLike) -> tuple[Floats, Floats]:
-        """Divergence of given Gaussians beyond the best ones, and that of the best ones."""
-        checked, factors = self._check_gaussians(means, covariances)
-        divergences = self._comparison.divergences(checked, factors)
-        _, _, smallest = self._comparison.best_gaussians(
-            self.mean, self.covariance, (checked, factors)
-        )
-        family = np.minimum(smallest, divergences)
-        return divergences - family, family
-
-    def _elbo(self, means: ArrayLike, covariances: ArrayLike) -> Floats:
-        return self._comparison.elbo(*self._check_gaussians(means, covariances))
 
     @cached_property
     def _comparison(self) -> Comparison:
@@ -396,43 +422,3 @@ class Posterior:
         order = np.lexsort((-visits.responsibilities, self._rows))
         factors, centers = self._conditional
         return Comparison(self._visitor, self._table, visits, order, factors, centers)
-
-    # A covariance computed by its user is symmetric to rounding only.
-    _ROUNDING_ASYMMETRY = 1e-8
-
-    def _check_gaussians(
-        self, means: ArrayLike | None, covariances: ArrayLike | None
-    ) -> tuple[Floats, Floats]:
-        """Check Gaussians; return their means and the lower factors of their covariances."""
-        n_rows, n_components = self._visits.log_density.size, self._visits.means.shape[1]
-        if means is None or covariances is None:
-            names = ("means", "covariances")
-            missing, other = names if means is None else names[::-1]
-            raise ValueError(f"{missing} must be given together with {other}, got None.")
-        checked = finite_array(means, "means")
-        if checked.shape != (n_rows, n_components):
-            raise ValueError(
-                f"means must have shape {(n_rows, n_components)}, got shape {checked.shape}."
-            )
-        matrices = finite_array(covariances, "covariances")
-        if matrices.shape != (n_rows, n_components, n_components):
-            raise ValueError(
-                f"covariances must have shape {(n_rows, n_components, n_components)}, "
-                f"got shape {matrices.shape}."
-            )
-        mirrored = np.swapaxes(matrices, 1, 2)
-        asymmetry = np.abs(matrices - mirrored).max(axis=(1, 2))
-        if np.any(asymmetry > self._ROUNDING_ASYMMETRY * np.abs(matrices).max(axis=(1, 2))):
-            raise ValueError(
-                "covariances must be symmetric, "
-                f"got entries that differ from their mirror image by up to {asymmetry.max()}."
-            )
-        matrices = 0.5 * (matrices + mirrored)
-        try:
-            return checked, np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
-        except np.linalg.LinAlgError:
-            smallest = np.linalg.eigvalsh(matrices)[:, 0].min()
-            raise ValueError(
-                "covariances must be positive definite, "
-                f"got a matrix with smallest eigenvalue {smallest}."
-            ) from None

@@ -13,6 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, Transfor
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from skdgn._batches import Workers
+from skdgn._gaussians import check_gaussians
 from skdgn._model import Model
 from skdgn._network import Floats
 from skdgn._posterior import Posterior
@@ -212,6 +213,12 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
             With ``mean``, ``covariance``, ``responsibilities``, ``mode``, ``sample``,
             ``log_density``, ``kl_from`` and ``best_gaussian``.
 
+        Notes
+        -----
+        It keeps what is known of every row, the mean and covariance on each region that matters:
+        unlike that of the other methods, its memory follows the number of rows.  `transform`,
+        `predict_proba`, `elbo` and `variational_gap` keep their results only.
+
         Examples
         --------
         >>> from skdgn import PiecewiseAffineDGN
@@ -257,7 +264,10 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         >>> (model.score_samples(X) - model.elbo(X, means, covariances)).round(2)
         array([0.69])
         """
-        return self.posterior(X)._elbo(means, covariances)
+        rows = self._validate_rows(X)
+        model = self._fitted_model()
+        gaussians = check_gaussians(means, covariances, len(rows), model.network.n_components)
+        return model.lower_bounds(rows, *gaussians, self._workers())
 
     def variational_gap(
         self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike
@@ -295,7 +305,11 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         >>> amortisation_gap.round(2), family_gap.round(2)
         (array([0.4]), array([0.69]))
         """
-        return self.posterior(X)._gaps(means, covariances)
+        rows = self._validate_rows(X)
+        model = self._fitted_model()
+        gaussians = check_gaussians(means, covariances, len(rows), model.network.n_components)
+        gaps = model.variational_gaps(rows, *gaussians, self._workers())
+        return gaps[:, 0], gaps[:, 1]
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Compute the posterior probability of each region, given each row.
