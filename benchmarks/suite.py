@@ -17,6 +17,7 @@ import json
 import os
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,23 +50,32 @@ SHARED: tuple[dict[str, Any], ...] = tuple(
     {"n_components": n_components, "hidden_layer_sizes": widths, "covariance_type": "full"}
     for n_components, widths in ((1, (8,)), (1, (32,)), (1, (64,)), (2, (16,)))
 )
-# Where each region has its own, even independent noise follows the data.
-REGIONAL: tuple[dict[str, Any], ...] = tuple(
-    {
-        "n_components": n_components,
-        "hidden_layer_sizes": widths,
-        "covariance_type": covariance_type,
-        "noise": "regional",
-        "noise_prior_weight": weight,
-    }
-    for n_components, widths, covariance_type in (
-        (1, (32,), "full"),
-        (1, (64,), "full"),
-        (2, (8,), "diag"),
-    )
-    for weight in (3.0, 10.0)
-)
-CANDIDATES = {"shared": SHARED, "regional": REGIONAL}
+# Where each region has its own noise, a covariance needs rows.  Tables with fewer rows than a full
+# one has numbers get independent noise, and a second latent dimension for what goes together.
+REGIONAL_SIZES = {
+    "full": ((1, (32,)), (1, (64,))),
+    "diag": ((1, (32,)), (2, (8,))),
+}
+PRIOR_WEIGHTS = (3.0, 10.0)
+NOISES = ("shared", "regional")
+
+
+def candidates_of(noise: str, n_rows: int, n_features: int) -> Sequence[dict[str, Any]]:
+    """Return what is chosen from inside a fold."""
+    if noise == "shared":
+        return SHARED
+    covariance_type = "full" if n_rows > n_features * (n_features + 1) / 2 else "diag"
+    return [
+        {
+            "n_components": n_components,
+            "hidden_layer_sizes": widths,
+            "covariance_type": covariance_type,
+            "noise": "regional",
+            "noise_prior_weight": weight,
+        }
+        for n_components, widths in REGIONAL_SIZES[covariance_type]
+        for weight in PRIOR_WEIGHTS
+    ]
 
 
 def read_table(folder: Path, name: str) -> Floats | None:
@@ -107,7 +117,7 @@ def run_fold(rows: Floats, fold: int, method: str) -> dict[str, Any]:
         n_components = N_MIXTURE_COMPONENTS[int(np.argmax(scores))]
         score, chosen = fit_mixture(train, n_components).score(test), f"{n_components} components"
     else:
-        candidates = CANDIDATES[method]
+        candidates = candidates_of(method, *inner.shape)
         scores = [fit_ours(inner, candidate).score(validation) for candidate in candidates]
         candidate = candidates[int(np.argmax(scores))]
         score, chosen = fit_ours(train, candidate).score(test), describe(candidate)
@@ -148,7 +158,7 @@ def main() -> None:
     """Run what has not been run, print everything."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
-    parser.add_argument("--noises", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
+    parser.add_argument("--noises", nargs="+", choices=NOISES, default=NOISES)
     parser.add_argument("--folds", nargs="+", type=int, choices=FOLDS, default=FOLDS)
     parser.add_argument("--results", type=Path, default=None, help="JSON file to go on with")
     options = parser.parse_args()

@@ -252,9 +252,12 @@ def _steps(clusters: Clusters) -> Floats:
     directions = neighbors[2:] - neighbors[:-2]
     lengths = np.linalg.norm(directions, axis=1, keepdims=True)
     directions /= np.where(lengths > 0.0, lengths, 1.0)
-    covariance = clusters.noise.covariance
-    if covariance.ndim == 3:
-        variances = np.einsum("kd,kde,ke->k", directions, covariance, directions)
+    # Not the deviation along the direction, but that given all others: oblique steps would leave a
+    # flat cluster.
+    factors = clusters.noise.factor
+    if factors.ndim == 3:
+        whitened = np.linalg.solve(factors, directions[:, :, None])[:, :, 0]
     else:
-        variances = (np.square(directions) * covariance.reshape(len(means), -1)).sum(axis=1)
-    return np.asarray(_STRETCH * np.sqrt(variances)[:, None] * directions)
+        whitened = directions / factors.reshape(len(means), -1)
+    lengths = np.linalg.norm(whitened, axis=1, keepdims=True)
+    return np.asarray(_STRETCH * directions / np.where(lengths > 0.0, lengths, 1.0))
