@@ -55,6 +55,15 @@ def draw_picture(table: list[Row], path: Path) -> None:
     axes.axvline(1.0, color="black", linewidth=1.0)
     axes.set_xlabel("value relative to its target, the smaller the better; 1: just met")
     figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def save(table: list[Row]) -> None:
+    """Write the table to files."""
+    names = ("name", "value", "target", "met")
+    results = [dict(zip(names, row, strict=True)) for row in table]
+    (FOLDER / "results.json").write_text(json.dumps(results, indent=1))
+    draw_picture(table, FOLDER / "results.png")
 
 
 def main() -> None:
@@ -65,10 +74,7 @@ def main() -> None:
             verdict = ("met" if met else "NOT MET") if target else ""
             print(f"{name:80s} {value:10.3f}  {target:8s} {verdict}", flush=True)
             table.append((name, float(value), target, bool(met)))
-    names = ("name", "value", "target", "met")
-    results = [dict(zip(names, row, strict=True)) for row in table]
-    (FOLDER / "results.json").write_text(json.dumps(results, indent=1))
-    draw_picture(table, FOLDER / "results.png")
+        save(table)  # a run that is interrupted keeps what it has
 
 
 if __name__ == "__main__":
