@@ -112,7 +112,9 @@ class PiecewiseAffineDGN(
     warm_start : bool, default=False
         Whether `fit` goes on from the parameters of the last fit.
     n_jobs : int, default=None
-        Number of threads, as in joblib: -1 is all cores, None is one.
+        Number of threads, as in joblib: -1 is all cores, None is one.  Within
+        ``joblib.parallel_config(backend)`` the work goes to processes (``"loky"``) or to a cluster
+        (``"dask"``) instead; results are the same.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the starting values, and of draws that are given none: an integer gives the same
         fit each time.
