@@ -1,24 +1,20 @@
 """Held-out mean log-likelihood with the defaults, beside mixtures, kernels and the truth.
 
-    python benchmarks/quality.py                    everything but the suite
+    python benchmarks/quality.py                    everything
     python benchmarks/quality.py --only spiral      one part (or several)
-    python benchmarks/quality.py --only suite       ten folds of three small data sets: long
 
-The suite reads the folder named by the environment variable SKDGN_DATA and is skipped without it.
 Rivals choose their size on the held-out rows; ours never sees them.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +23,6 @@ from scipy.special import logsumexp, ndtr, ndtri
 from sklearn.datasets import load_digits, make_s_curve
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
-from sklearn.model_selection import KFold, train_test_split
 from sklearn.neighbors import KernelDensity
 
 from skdgn import PiecewiseAffineDGN, _fitting
@@ -41,43 +36,6 @@ N_POINTS = 4000  # of the midpoint rule along a true curve
 
 # Candidates for the S-curve; the least BIC on the training rows wins.
 S_CURVE_WIDTHS = ((12,), (16,), (24,), (8, 8), (12, 12))
-
-# The suite: file, columns kept. The first two of ionosphere are binary and constant.
-SUITE = {
-    "red wine": ("uci/winequality-red.csv", slice(0, 11)),
-    "white wine": ("uci/winequality-white.csv", slice(0, 11)),
-    "ionosphere": ("uci/ionosphere.csv", slice(2, 34)),
-}
-# Published mixtures of factor analysers; full mixtures re-run.
-SUITE_FIGURES = {
-    "red wine": (-10.19, -10.17),
-    "white wine": (-10.73, -10.95),
-    "ionosphere": (-17.55, -28.99),
-}
-SUITE_CANDIDATES: tuple[dict[str, Any], ...] = tuple(
-    {"n_components": n_components, "hidden_layer_sizes": widths, "covariance_type": "full"}
-    for n_components, widths in ((1, (8,)), (1, (32,)), (1, (64,)), (2, (16,)))
-)
-# Where each region has its own, even independent noise follows the data.
-REGIONAL_CANDIDATES: tuple[dict[str, Any], ...] = tuple(
-    {
-        "n_components": n_components,
-        "hidden_layer_sizes": widths,
-        "covariance_type": covariance_type,
-        "noise": "regional",
-    }
-    for n_components, widths, covariance_type in (
-        (1, (64,), "full"),
-        (1, (32,), "full"),
-        (2, (8,), "full"),
-        (1, (16,), "diag"),
-        (2, (8,), "diag"),
-        (2, (16,), "diag"),
-    )
-)
-CANDIDATES = {"shared": SUITE_CANDIDATES, "regional": REGIONAL_CANDIDATES}
-N_FOLDS = 10
-N_VALIDATED = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20)
 
 
 @dataclass
@@ -229,7 +187,7 @@ class Curve:
         for seed, (train, test) in enumerate(self.rows):
             shared, regional = (
                 fit(clock, train, seed, hidden_layer_sizes=hidden_layer_sizes, noise=noise)
-                for noise in CANDIDATES
+                for noise in ("shared", "regional")
             )
             kept += shared.bic(train) < regional.bic(train)
             losses.append(shared.score(test) - regional.score(test))
@@ -337,70 +295,6 @@ def digits(seeds: int) -> None:
         report(f"digits (8, 16), S = {n_components}", scores, f"all > {limit:.0f}", met)
 
 
-def validated_mixture(inner: Floats, validation: Floats, train: Floats, test: Floats) -> float:
-    """Score of a full mixture with its size chosen inside the fold."""
-
-    def mixture(n: int) -> GaussianMixture:
-        return GaussianMixture(n, random_state=0)
-
-    chosen = max(N_VALIDATED, key=lambda n: mixture(n).fit(inner).score(validation))
-    return float(mixture(chosen).fit(train).score(test))
-
-
-def validated_ours(
-    noise: str, inner: Floats, validation: Floats, train: Floats, test: Floats
-) -> float:
-    """Our score with sizes chosen inside the fold."""
-    clock = Clock()
-    chosen = max(
-        CANDIDATES[noise],
-        key=lambda candidate: fit(clock, inner, 0, **candidate).score(validation),
-    )
-    return float(fit(clock, train, 0, **chosen).score(test))
-
-
-def suite(tables: Sequence[str], noises: Sequence[str]) -> None:
-    """Ten folds, standardised on the training fold; there are no seeds but the folds."""
-    folder = os.environ.get("SKDGN_DATA")
-    for name in tables:
-        path, columns = SUITE[name]
-        if folder is None or not (Path(folder) / path).is_file():
-            where = "SKDGN_DATA is not set" if folder is None else f"no {path} in SKDGN_DATA"
-            print(f"{name}: skipped, {where}")
-            continue
-        # The label of ionosphere is a word.
-        rows = np.genfromtxt(Path(folder) / path, delimiter=",", usecols=range(34)[columns])
-        started = time.perf_counter()
-        ours: dict[str, list[float]] = {noise: [] for noise in noises}
-        mixture: list[float] = []
-        for train, test in KFold(N_FOLDS, shuffle=True, random_state=0).split(rows):
-            mean, deviation = rows[train].mean(axis=0), rows[train].std(axis=0)
-            fold, judged = ((rows[part] - mean) / deviation for part in (train, test))
-            inner, validation = train_test_split(fold, test_size=0.2, random_state=0)
-            with warnings.catch_warnings():
-                # A mixture that has not converged is judged on the validation rows all the same.
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                mixture.append(validated_mixture(inner, validation, fold, judged))
-            for noise, scores in ours.items():
-                scores.append(validated_ours(noise, inner, validation, fold, judged))
-            latest = ", ".join(f"{noise} {scores[-1]:.3f}" for noise, scores in ours.items())
-            print(f"{name}, fold {len(mixture)}: {latest}, mixture {mixture[-1]:.3f}", flush=True)
-        factor_analysers, published = SUITE_FIGURES[name]
-        for noise, scores in ours.items():
-            mean = np.mean(scores)
-            # Regional noise is to beat the mixtures of this very run.
-            to_beat = max(factor_analysers, published)
-            if noise == "regional":
-                to_beat = published if name == "ionosphere" else np.mean(mixture)
-            print(
-                f"{name:12s} {noise:8s} {mean:8.3f}  mixture {np.mean(mixture):8.3f}  "
-                f"published: factor analysers {factor_analysers}, mixtures {published}; "
-                f"to beat {to_beat:.3f}: {'met' if mean > to_beat else 'NOT MET'}  "
-                f"{time.perf_counter() - started:.0f} s",
-                flush=True,
-            )
-
-
 def noises(seeds: int) -> None:
     Curve(make_noisy_circle, circle_curve(), 0.05, seeds).compare_noises("circle (32,)", (32,))
     Curve(make_spiral, spiral_curve(), 0.05, seeds).compare_noises("spiral (16, 16)", (16, 16))
@@ -420,9 +314,7 @@ PARTS: dict[str, Callable[[int], None]] = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=(*PARTS, "suite"), help="parts to run")
-    parser.add_argument("--tables", nargs="+", choices=SUITE, default=list(SUITE), help="of it")
-    parser.add_argument("--noises", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
+    parser.add_argument("--only", nargs="+", choices=PARTS, help="parts to run")
     parser.add_argument("--seeds", type=int, default=5, help="seeds 0 to this, exclusive")
     options = parser.parse_args(arguments)
     parts = options.only or list(PARTS)
@@ -433,12 +325,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     columns = "".join(f"{name:>10s}" for name in ("ours", "worst", "mixture", "kernels", "truth"))
     print(f"{'':21s}{columns} {'fit':>8s} {'start':>5s}  target")
     for part in parts:
-        if part == "suite":
-            suite(options.tables, options.noises)
-        else:
-            PARTS[part](options.seeds)
-    if "suite" not in parts:
-        print("skipped: suite (ask for it with --only suite)")
+        PARTS[part](options.seeds)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from skdgn._batches import Workers, read
+from skdgn._chains import Chain, make_chain
 from skdgn._completion import complete_rows
 from skdgn._em import FIRST_DAMPING, Problem, Progress, State, likeliest, run_em
 from skdgn._initialization import Start, starting_methods, starting_network
@@ -22,6 +23,7 @@ from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._priors import WeightPrior
 from skdgn._regional_noise import AnyNoise, RegionalNoise
+from skdgn._regional_starts import begin_regional_noise
 from skdgn._rows import (
     PASS_BYTES,
     ScaledRows,
@@ -42,8 +44,9 @@ _TRIAL_ROWS = 2000
 # So many times fewer polyhedra than polygons: one takes 1,400 bytes against 170 (for 3-16-16 and
 # 2-32-32), and more time.
 _POLYHEDRON_COST = 4
-# Regional noise begins after at most so many iterations with one noise for all regions.
-_SHARED_ITERATIONS = 50
+# Beginnings of regional noise are compared on at most this many rows: covariances need more than
+# curves do.
+_REGIONAL_TRIAL_ROWS = 10000
 # Bytes that the regions of a fit may take.
 _MEMORY = 2e9
 
@@ -308,16 +311,11 @@ def _best_start(problem: Problem, settings: Settings, generator: np.random.Gener
     methods: tuple[str, ...] = (settings.init_params,)
     if settings.init_params == "auto":
         methods = starting_methods(settings.n_components, settings.hidden_layer_sizes)
-    # Regional noise explains what a poor network does not, and keeps it from learning it: the
-    # network comes first, with one noise for all regions.
-    shared_problem = replace(problem, noise_prior=None)
-    trial_problem = shared_problem
-    rows, weights = problem.rows, problem.row_weights
-    if len(rows) > _TRIAL_ROWS or isinstance(rows, ScaledRows):
-        rows, weights = sample_rows(rows, weights, _TRIAL_ROWS, generator)
-        # As heavy as all rows together: a prior keeps its share.
-        weights = weights * (problem.row_weights.sum() / weights.sum())
-        trial_problem = replace(shared_problem, rows=rows, row_weights=weights)
+    # Curves are compared with one noise for all regions; regional noise begins from the best.
+    trial_problem = _sample_problem(problem, _TRIAL_ROWS, generator)
+    if problem.noise_prior is not None:
+        trial_problem = replace(trial_problem, noise_prior=None)
+    rows, weights = read(trial_problem.rows), trial_problem.row_weights
     completed = complete_rows(rows, weights)
     runs: list[Progress] = []
     interrupted = False
@@ -356,20 +354,60 @@ def _best_start(problem: Problem, settings: Settings, generator: np.random.Gener
             raise
         interrupted = True
     best = likeliest(runs).state
-    if trial_problem is not shared_problem:
-        best = shared_problem.evaluate(best.network, best.noise)
-    if problem.noise_prior is not None:
-        if not interrupted:
-            iterations = min(_SHARED_ITERATIONS, settings.max_iter)
-            run = run_em(shared_problem, best, settings.m_step, iterations, settings.tol)
-            best, interrupted = run.state, run.interrupted
+    if problem.noise_prior is not None and not interrupted:
+        trial_problem = _sample_problem(problem, _REGIONAL_TRIAL_ROWS, generator)
+        begun = begin_regional_noise(
+            trial_problem,
+            best.network,
+            best.noise,
+            _chain(trial_problem, settings, generator),
+            settings.m_step,
+            settings.max_iter,
+            settings.tol,
+        )
+        best, interrupted = begun.state, begun.interrupted
+    if trial_problem is not problem:
         best = problem.evaluate(best.network, best.noise)
     return Progress(best, interrupted=interrupted)
 
 
+def _chain(problem: Problem, settings: Settings, generator: np.random.Generator) -> Chain | None:
+    """Lead a network through clusters, if there is one latent dimension and one hidden layer."""
+    if settings.init_params != "auto" or problem.noise_prior is None:
+        return None
+    if settings.n_components != 1 or len(settings.hidden_layer_sizes) != 1:
+        return None
+    rows = read(problem.rows)
+    return make_chain(
+        complete_rows(rows, problem.row_weights),
+        problem.row_weights,
+        settings.hidden_layer_sizes[0],
+        settings.activation,
+        problem.noise_prior,
+        settings.covariance_type,
+        _smallest_starting_variance(settings),
+        generator,
+    )
+
+
+def _sample_problem(problem: Problem, n_rows: int, generator: np.random.Generator) -> Problem:
+    """Return the problem of at most so many of the rows, read into memory."""
+    rows, weights = problem.rows, problem.row_weights
+    if len(rows) <= n_rows and not isinstance(rows, ScaledRows):
+        return problem
+    rows, weights = sample_rows(rows, weights, n_rows, generator)
+    # As heavy as all rows together: a prior keeps its share.
+    weights = weights * (problem.row_weights.sum() / weights.sum())
+    return replace(problem, rows=rows, row_weights=weights)
+
+
 def _first_state(problem: Problem, start: Start, settings: Settings) -> State:
-    variances = np.maximum(start.residual_variances, max(settings.reg_covar, 1e-4))
+    variances = np.maximum(start.residual_variances, _smallest_starting_variance(settings))
     return problem.evaluate(start.network, _starting_noise(variances, settings.covariance_type))
+
+
+def _smallest_starting_variance(settings: Settings) -> float:
+    return max(settings.reg_covar, 1e-4)
 
 
 def _starting_noise(variances: Floats, covariance_type: str) -> Noise:

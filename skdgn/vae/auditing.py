@@ -34,6 +34,22 @@ class Audit:
         The part of it that the best Gaussian for the row would not lose: the encoder's fault.
     family_gap : ndarray of shape (n_samples,)
         The part that the best Gaussian loses, too: the posterior is not Gaussian.
+    identity_error : float
+        Largest deviation of ``elbo + kl`` from ``log_likelihood``; each is computed apart.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgn.vae import Audit
+    >>> found = Audit(
+    ...     log_likelihood=np.array([-1.0, -2.0]),
+    ...     elbo=np.array([-1.25, -2.5]),
+    ...     kl=np.array([0.25, 0.5]),
+    ...     amortisation_gap=np.array([0.25, 0.25]),
+    ...     family_gap=np.array([0.0, 0.25]),
+    ... )
+    >>> found.identity_error
+    0.0
     """
 
     log_likelihood: Floats
@@ -57,7 +73,33 @@ class Audit:
         }
 
     def summary(self) -> str:
-        """Return a table of means, standard deviations and quantiles over the rows."""
+        """Return a table of means, standard deviations and quantiles over the rows.
+
+        Returns
+        -------
+        table : str
+            To be printed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn.vae import Audit
+        >>> found = Audit(
+        ...     log_likelihood=np.array([-1.0, -2.0]),
+        ...     elbo=np.array([-1.25, -2.5]),
+        ...     kl=np.array([0.25, 0.5]),
+        ...     amortisation_gap=np.array([0.25, 0.25]),
+        ...     family_gap=np.array([0.0, 0.25]),
+        ... )
+        >>> print(found.summary())
+                                 mean       std       min       25%       50%       75%       max
+        log likelihood         -1.500     0.500    -2.000    -1.750    -1.500    -1.250    -1.000
+        ELBO                   -1.875     0.625    -2.500    -2.188    -1.875    -1.562    -1.250
+        KL                      0.375     0.125     0.250     0.312     0.375     0.438     0.500
+        amortisation gap        0.250     0.000     0.250     0.250     0.250     0.250     0.250
+        Gaussian-family gap     0.125     0.125     0.000     0.062     0.125     0.188     0.250
+        2 rows; log likelihood = ELBO + KL to 0e+00
+        """
         names = ["mean", "std", *_QUANTILES]
         lines = [" " * 19 + "".join(f"{name:>10s}" for name in names)]
         for title, values in self._columns().items():
@@ -73,7 +115,27 @@ class Audit:
         return self.summary()
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with a line for each row."""
+        """Return a pandas DataFrame with a line for each row.
+
+        Returns
+        -------
+        frame : DataFrame
+            One column per quantity, in nats.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn.vae import Audit
+        >>> found = Audit(
+        ...     log_likelihood=np.array([-1.0, -2.0]),
+        ...     elbo=np.array([-1.25, -2.5]),
+        ...     kl=np.array([0.25, 0.5]),
+        ...     amortisation_gap=np.array([0.25, 0.25]),
+        ...     family_gap=np.array([0.0, 0.25]),
+        ... )
+        >>> found.to_frame()["KL"].tolist()
+        [0.25, 0.5]
+        """
         import pandas as pd
 
         return pd.DataFrame(self._columns())
@@ -90,6 +152,20 @@ class Audit:
         -------
         display : AuditDisplay
             With ``figure_`` and ``axes_``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn.vae import Audit
+        >>> found = Audit(
+        ...     log_likelihood=np.array([-1.0, -2.0]),
+        ...     elbo=np.array([-1.25, -2.5]),
+        ...     kl=np.array([0.25, 0.5]),
+        ...     amortisation_gap=np.array([0.25, 0.25]),
+        ...     family_gap=np.array([0.0, 0.25]),
+        ... )
+        >>> found.plot().axes_[1].get_ylabel()
+        'KL(q || posterior)'
         """
         display = AuditDisplay(
             log_likelihood=self.log_likelihood,
@@ -121,6 +197,7 @@ def audit(
         of that shape, see ``encoder_scale``, or covariance matrices, of shape (n_samples,
         n_components, n_components).  Arrays will do.
     X : array-like of shape (n_samples, n_features)
+        Rows to audit, best such that were not trained on.
     noise_covariance : float, array-like or torch.Tensor
         Covariance of the noise: a number, (n_features,) or (n_features, n_features).
     encoder_scale : {"log_variance", "variance"}, default="log_variance"

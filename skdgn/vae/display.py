@@ -17,13 +17,18 @@ class AuditDisplay:
     Parameters
     ----------
     log_likelihood : ndarray of shape (n_samples,)
+        Exact log p(x) of each row.
     elbo : ndarray of shape (n_samples,)
+        Its exact lower bound.
     amortisation_gap : ndarray of shape (n_samples,)
+        What the encoder loses against the best Gaussian.
     family_gap : ndarray of shape (n_samples,)
+        What the best Gaussian loses.
 
     Attributes
     ----------
     figure_ : matplotlib Figure
+        Where it was drawn.
     axes_ : ndarray of two matplotlib Axes
         Lower bound against log likelihood; the gaps of the rows, in the order of their sum.
 
@@ -69,6 +74,22 @@ class AuditDisplay:
         Returns
         -------
         display : AuditDisplay
+            With ``axes_`` and ``figure_``.
+
+        Examples
+        --------
+        >>> import matplotlib.pyplot as plt
+        >>> import numpy as np
+        >>> from skdgn.vae import AuditDisplay
+        >>> figure, axes = plt.subplots(2)
+        >>> display = AuditDisplay(
+        ...     log_likelihood=np.array([-1.0, -2.0]),
+        ...     elbo=np.array([-1.25, -2.5]),
+        ...     amortisation_gap=np.array([0.25, 0.25]),
+        ...     family_gap=np.array([0.0, 0.25]),
+        ... ).plot(axes)
+        >>> display.figure_ is figure
+        True
         """
         if axes is None:
             try:

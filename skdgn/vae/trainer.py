@@ -13,23 +13,38 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdgn._checks import check_hidden_layer_sizes
+from skdgn._documentation import DocumentedMixin
 from skdgn._jit import LOG_SQRT_2PI
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
+from skdgn._random import draw_seed
 from skdgn._torch import import_torch, read_decoder, to_array, write_decoder
 from skdgn.estimator import PiecewiseAffineDGN
 
 
 class Epoch(NamedTuple):
-    """What is known of an epoch of training."""
+    """What is known of an epoch of training.
 
-    elbo: float  # mean over the rows, one draw of z each, while the weights moved
-    seconds: float  # of training since the first epoch, callbacks not included
+    Attributes
+    ----------
+    elbo : float
+        Mean lower bound of the rows, by one draw of z each, while the weights moved.
+    seconds : float
+        Of training since the first epoch, callbacks not included.
+
+    Examples
+    --------
+    >>> from skdgn.vae import Epoch
+    >>> Epoch(elbo=-1.5, seconds=0.2)
+    Epoch(elbo=-1.5, seconds=0.2)
+    """
+
+    elbo: float
+    seconds: float
 
 
 class GaussianEncoder:
@@ -39,6 +54,15 @@ class GaussianEncoder:
     ----------
     layers : torch.nn.Module
         From rows (n, n_features) to (n, 2 n_components): means, then logarithms of variances.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdgn.vae import GaussianEncoder
+    >>> encoder = GaussianEncoder(torch.nn.Linear(2, 2))
+    >>> means, log_variances = encoder(torch.zeros(5, 2))
+    >>> means.shape, log_variances.shape
+    (torch.Size([5, 1]), torch.Size([5, 1]))
     """
 
     def __init__(self, layers: Any) -> None:
@@ -50,7 +74,7 @@ class GaussianEncoder:
         return means, log_variances
 
 
-class GaussianVAE(BaseEstimator):
+class GaussianVAE(DocumentedMixin, BaseEstimator):
     """Variational autoencoder whose decoder is the generator of `PiecewiseAffineDGN`.
 
     The model is the same, ``z ~ N(0, I)`` and ``x | z ~ N(g(z), noise)``; weights and noise are
@@ -79,7 +103,7 @@ class GaussianVAE(BaseEstimator):
     callback : callable, default=None
         Called with this object before the first and after every epoch, with the attributes below
         up to date.  Its time does not count as training.  Training stops if it returns True.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         Seed of the encoder's weights, of the order of the rows and of the draws of z.
 
     Attributes
@@ -116,6 +140,7 @@ class GaussianVAE(BaseEstimator):
     (100,)
     """
 
+    _imported_from: ClassVar[str] = "skdgn.vae"
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "decoder": "no_validation",  # here, that is: `fit` reads it
         "noise_covariance": "no_validation",
@@ -126,7 +151,7 @@ class GaussianVAE(BaseEstimator):
         "tol": [Interval(Real, None, None, closed="neither")],
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "callback": [callable, None],
-        "random_state": ["random_state"],
+        "random_state": ["random_state", np.random.Generator],
     }
 
     decoder_: Any
@@ -169,12 +194,27 @@ class GaussianVAE(BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows without holes.
         y : None
             Ignored, present for scikit-learn's conventions.
 
         Returns
         -------
         self : GaussianVAE
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> vae.n_iter_
+        2
         """
         torch = import_torch()
         coefs, _, _ = read_decoder(self.decoder)
@@ -191,7 +231,7 @@ class GaussianVAE(BaseEstimator):
             raise ValueError(
                 f"X must have {n_features} columns, the decoder's outputs, got {table.shape[1]}."
             )
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = draw_seed(self.random_state)
         generator = torch.Generator().manual_seed(seed)
         decoder = copy.deepcopy(self.decoder).requires_grad_(True)
         dtype = next(decoder.parameters()).dtype
@@ -242,6 +282,20 @@ class GaussianVAE(BaseEstimator):
         Returns
         -------
         estimator : PiecewiseAffineDGN
+            As from `PiecewiseAffineDGN.from_torch`.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> vae.to_estimator().posterior(X[:3]).mean.shape
+        (3, 1)
         """
         check_is_fitted(self)
         return PiecewiseAffineDGN.from_torch(self.decoder_, self.noise_covariance_)
@@ -252,12 +306,28 @@ class GaussianVAE(BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows without holes.
 
         Returns
         -------
         means : ndarray of shape (n_samples, n_components)
+            Mean of q for each row.
         covariances : ndarray of shape (n_samples, n_components, n_components)
             Diagonal matrices.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> means, covariances = vae.encode(X)
+        >>> vae.to_estimator().elbo(X, means, covariances).shape  # the bound, without draws
+        (100,)
         """
         torch = import_torch()
         with torch.no_grad():
@@ -272,20 +342,38 @@ class GaussianVAE(BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            Rows without holes.
         n_draws : int, default=100
             Draws of z for each row.
-        random_state : int, RandomState instance or None, default=None
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws.
 
         Returns
         -------
         elbo : ndarray of shape (n_samples,)
+            Mean over the draws, in nats.
         standard_error : ndarray of shape (n_samples,)
+            Of that mean.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> elbo, standard_error = vae.monte_carlo_elbo(X, n_draws=20, random_state=0)
+        >>> elbo.shape, bool((standard_error > 0.0).all())
+        ((100,), True)
         """
         if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 2:
             raise ValueError(f"n_draws must be an integer of at least 2, got {n_draws!r}.")
         rows = self._rows(X)
         torch = import_torch()
-        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        seed = draw_seed(random_state)
         generator = torch.Generator().manual_seed(seed)
         n_components = read_decoder(self.decoder_).coefs[0].shape[1]
         shape = (int(n_draws), len(rows), n_components)
@@ -341,6 +429,7 @@ def make_decoder(estimator: PiecewiseAffineDGN, dtype: str = "float32") -> Any:
     Returns
     -------
     decoder : torch.nn.Sequential
+        ``Linear`` layers with activations between them.
 
     Examples
     --------
