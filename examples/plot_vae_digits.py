@@ -49,7 +49,7 @@ def load_fours():
     try:
         socket.setdefaulttimeout(10.0)
         images, labels = fetch_openml(
-            "mnist_784", version=1, as_frame=False, return_X_y=True, n_retries=0
+            "mnist_784", version=1, as_frame=False, return_X_y=True, n_retries=1
         )
         return images[labels == "4"][:N_ROWS] / 255.0
     except OSError as error:  # no network, no such host, no answer
