@@ -72,9 +72,9 @@ def remove_half(table: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return table, holed
 
 
-def fit(holed: np.ndarray, sizes: tuple[int, ...], noise: str) -> PiecewiseAffineDGN:
-    """Fit our model."""
-    model = PiecewiseAffineDGN(
+def make_model(sizes: tuple[int, ...], noise: str) -> PiecewiseAffineDGN:
+    """Make our model."""
+    return PiecewiseAffineDGN(
         1,
         hidden_layer_sizes=sizes,
         covariance_type="full",
@@ -83,17 +83,16 @@ def fit(holed: np.ndarray, sizes: tuple[int, ...], noise: str) -> PiecewiseAffin
         reg_covar=1e-3,
         random_state=0,
     )
-    return model.fit(holed)
 
 
-def hidden_error(holed: np.ndarray, sizes: tuple[int, ...], noise: str) -> float:
+def hidden_error(holed: np.ndarray, model: PiecewiseAffineDGN) -> float:
     """Mean squared error on some of what is left, hidden from the fit."""
     left = np.flatnonzero(~np.isnan(holed))
     n_hidden = int(HIDDEN_SHARE * len(left))
     hidden = np.random.default_rng(0).choice(left, n_hidden, replace=False)
     more = holed.copy()
     more.flat[hidden] = np.nan
-    imputed = fit(more, sizes, noise).impute(more)
+    imputed = model.fit(more).impute(more)
     return float(np.mean((imputed.flat[hidden] - holed.flat[hidden]) ** 2))
 
 
@@ -104,12 +103,12 @@ def impute(holed: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, float], 
     """
     tables, judged, labels = {}, {}, []
     for noise, key in (("shared", OURS[0]), ("regional", OURS[2])):
-        models = [fit(holed, sizes, noise) for sizes in HIDDEN_LAYER_SIZES]
+        models = [make_model(sizes, noise).fit(holed) for sizes in HIDDEN_LAYER_SIZES]
         bics = [model.bic(holed) for model in models]
         imputed = [model.impute(holed) for model in models]
         best = int(np.argmin(bics))
         tables[key] = imputed[best]
-        judged[noise] = hidden_error(holed, HIDDEN_LAYER_SIZES[best], noise)
+        judged[noise] = hidden_error(holed, make_model(HIDDEN_LAYER_SIZES[best], noise))
         sizes = "-".join(map(str, (1, *HIDDEN_LAYER_SIZES[best])))
         labels.append(f"{noise} {sizes}, BIC {bics[best]:.0f}, hidden {judged[noise]:.3f}")
         if noise == "shared":

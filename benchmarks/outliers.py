@@ -71,21 +71,31 @@ def network(sizes: dict[str, Any], noise: str) -> PiecewiseAffineDGN:
     )
 
 
-def choose_sizes(rows: np.ndarray, rng: np.random.Generator, noise: str) -> dict[str, Any]:
-    """Choose sizes by the likelihood of held-out rows; it and the false alarms are returned too."""
+def hold_out(rows: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Split training rows into those to fit and those to judge by, both scaled."""
     # Resampled tables contain rows more than once: a copy of a training row is not held out.
     rows = rng.permutation(np.unique(rows, axis=0))
     n_held_out = int(HELD_OUT * len(rows))
     scaler = StandardScaler().fit(rows[n_held_out:])
-    held_out, training = scaler.transform(rows[:n_held_out]), scaler.transform(rows[n_held_out:])
+    return scaler.transform(rows[n_held_out:]), scaler.transform(rows[:n_held_out])
+
+
+def false_alarms(model: PiecewiseAffineDGN, training: np.ndarray, held_out: np.ndarray) -> float:
+    """Share of held-out rows below the threshold that a tenth of the training rows fall below."""
+    threshold = np.quantile(model.score_samples(training), CONTAMINATION)
+    return float(np.mean(model.score_samples(held_out) < threshold))
+
+
+def choose_sizes(rows: np.ndarray, rng: np.random.Generator, noise: str) -> dict[str, Any]:
+    """Choose sizes by the likelihood of held-out rows; it and the false alarms are returned too."""
+    training, held_out = hold_out(rows, rng)
     models = [network(sizes, noise).fit(training) for sizes in SIZES]
     scores = [model.score(held_out) for model in models]
     best = int(np.argmax(scores))
-    threshold = np.quantile(models[best].score_samples(training), CONTAMINATION)
     return {
         "sizes": SIZES[best],
         "score": scores[best],
-        "false alarms": float(np.mean(models[best].score_samples(held_out) < threshold)),
+        "false alarms": false_alarms(models[best], training, held_out),
     }
 
 
@@ -110,10 +120,15 @@ def split(X: np.ndarray, y: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarr
     return X[training], X[test], y[test]
 
 
+def read_set(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read rows and labels, 1 for anomalies."""
+    with np.load(path) as file:
+        return file["X"].astype(float), file["y"].ravel()
+
+
 def run_set(path: Path, n_seeds: int) -> dict[str, Any]:
     """Mean ROC AUC of every detector on one table, in percent."""
-    with np.load(path) as file:
-        X, y = file["X"].astype(float), file["y"].ravel()
+    X, y = read_set(path)
     training, _, _ = split(X, y, 0)
     started = time.perf_counter()
     chosen = {

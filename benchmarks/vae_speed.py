@@ -3,7 +3,8 @@
 The same decoder and noise, trained by Adam in PyTorch; of three learning rates the one that comes
 there first, or farthest.  The held-out likelihood is that of the decoder, exact, on snapshots that
 do not count; processor time of one thread.  A network gets so many times the fit's own time, and no
-more: where it has not come there by then, the ratio is a lower bound, and its best is printed.
+more (nor less than some seconds, to be judged by): where it has not come there by then, the ratio
+is a lower bound, and its best is printed.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ Row = tuple[str, float, str, bool]  # what, value, target, whether it is met
 
 LEARNING_RATES = (5e-3, 1e-3, 1e-4)
 PATIENCE = 12.0  # times the time of our fit; or as the command's argument says
+LEAST_SECONDS = 20.0
 LEAST_RATIO = 10.0
 N_SNAPSHOTS = 40
 NEGATIVE_SLOPE = 0.1
@@ -86,6 +88,7 @@ def race(
     model.set_params(max_iter=200).fit(rows)
     seconds = time.process_time() - started
     goal = model.score(held_out)
+    patience = max(patience, LEAST_SECONDS / seconds)
     races = []
     for rate in LEARNING_RATES:
         watch = Race(held_out, goal, patience * seconds)
