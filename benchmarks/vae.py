@@ -2,7 +2,8 @@
 
     python benchmarks/vae.py                      everything: an hour or so on a busy machine
     python benchmarks/vae.py --only circle        one case (or several), by how its name begins
-    python benchmarks/vae.py --runs 1             fewer random starts
+    python benchmarks/vae.py --starts 0 1         these random starts
+    python benchmarks/vae.py --rates 0.005        these learning rates
     python benchmarks/vae.py --noise 0.1          noise at the start, over the variance
 
 The VAE is judged by the exact likelihood of its decoder, evaluated now and then; that time does
@@ -22,7 +23,7 @@ import gzip
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
@@ -41,7 +42,7 @@ from skdgn.vae import GaussianVAE
 
 Floats = NDArray[np.float64]
 
-N_RUNS = 3
+STARTS = (0, 1, 2)  # seeds
 NEGATIVE_SLOPE = 0.1
 # Learning rate, and the epochs of 1,000 rows over which the lower bound must stand still: a small
 # step needs many of them for the same distance.
@@ -153,19 +154,21 @@ def run_vae(
     )
 
 
-def compare(name: str, case: Case, n_runs: int, share: float | None) -> list[list[float]]:
+def compare(
+    name: str, case: Case, starts: Sequence[int], rates: Sequence[float], share: float | None
+) -> list[list[float]]:
     """Print every run; return the mean log-likelihoods of EM and of each VAE."""
     share = case.share_of_noise if share is None else share
     noise = share * float(case.rows.var(axis=0).mean())
     truth = "" if case.truth is None else f", truth {-case.truth:.3f}"
     print(f"\n{name}: {case.rows.shape[0]} rows of {case.rows.shape[1]} features{truth}")
     table = []
-    for seed in range(n_runs):
+    for seed in starts:
         decoder = random_decoder((1, *case.hidden, case.rows.shape[1]), seed)
         score, how = run_em(case, decoder, noise)
         scores = [score]
         print(f"  start {seed}: EM          {-score:9.3f}   {how}", flush=True)
-        for learning_rate in LEARNING_RATES:
+        for learning_rate in rates:
             score, how = run_vae(case, decoder, noise, learning_rate, seed)
             scores.append(score)
             print(f"           VAE {learning_rate:6.4f}  {-score:9.3f}   {how}", flush=True)
@@ -183,7 +186,10 @@ def main() -> None:
     """Run everything that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=["circle", "wave", "digits"])
-    parser.add_argument("--runs", type=int, default=N_RUNS)
+    parser.add_argument("--starts", type=int, nargs="+", default=STARTS)
+    parser.add_argument(
+        "--rates", type=float, nargs="+", choices=LEARNING_RATES, default=[*LEARNING_RATES]
+    )
     parser.add_argument("--noise", type=float)
     arguments = parser.parse_args()
     if find_spec("torch") is None:
@@ -194,12 +200,12 @@ def main() -> None:
     torch.set_num_threads(1)
     print("exact negative log-likelihood per row, in nats: the lower the better")
     tables = {
-        name: compare(name, make(), arguments.runs, arguments.noise)
+        name: compare(name, make(), arguments.starts, arguments.rates, arguments.noise)
         for name, make in cases().items()
         if name.startswith(tuple(arguments.only))
     }
-    print(f"\nmean over {arguments.runs} starts" + " " * 11 + "EM", end="")
-    print("".join(f"  VAE {rate:6.4f}  (EM ahead)" for rate in LEARNING_RATES))
+    print(f"\nmean over {len(arguments.starts)} starts" + " " * 11 + "EM", end="")
+    print("".join(f"  VAE {rate:6.4f}  (EM ahead)" for rate in arguments.rates))
     for name, table in tables.items():
         scores = np.array(table)
         print(f"{name:20s} {-scores[:, 0].mean():12.3f}", end="")
