@@ -1,4 +1,4 @@
-# Every target makes the environment it needs: Python >= 3.11, a C compiler and make are enough.
+# Every target makes the environment it needs: Python >= 3.11 and make are enough.
 # Another interpreter: make test PYTHON=python3.12 (remove .venv first if it was made with another).
 
 PYTHON ?= python3
@@ -12,15 +12,15 @@ SOURCE_HASH := import hashlib, pathlib; \
 	files = sorted(pathlib.Path("skdgn").rglob("*.py")); \
 	content = b"".join(f.as_posix().encode() + f.read_bytes() for f in files); \
 	print(hashlib.sha256(content).hexdigest()[:16])
-bench demo docs test: export NUMBA_CACHE_DIR = \
+bench demo docs figures test: export NUMBA_CACHE_DIR = \
 	$(CURDIR)/.numba_cache/$(shell $(PYTHON) -c '$(SOURCE_HASH)')
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two targets must not install into one environment at the same time
-.PHONY: bench clean demo docs help lint test
+.PHONY: bench clean demo docs figures help lint test widths
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.stamp-plot ## run examples/plot_demo.py
 	$(PY) examples/plot_demo.py
@@ -37,8 +37,17 @@ lint: $(VENV)/.stamp-lint ## check style, types and the direction of imports
 bench: $(VENV)/.stamp-plot ## run the benchmarks
 	$(PY) benchmarks/run.py
 
-docs: $(VENV)/.stamp-docs ## build docs/_build/html, warnings are errors
+figures: $(VENV)/.stamp-plot ## print the figures of README.md
+	$(PY) benchmarks/compare.py
+	$(PY) benchmarks/growth.py
+	$(PY) benchmarks/first_use.py
+
+docs: $(VENV)/.stamp-docs ## build docs/_build/html; warnings and broken links are errors
 	$(PY) -m sphinx -W --keep-going -b html docs docs/_build/html
+	$(PY) docs/check_links.py docs/_build/html
+
+widths: ## measure the built pages at a phone's width, with Chromium
+	$(PYTHON) docs/check_widths.py docs/_build/html
 
 clean: ## remove what the other targets made, except .venv
 	rm -rf .numba_cache .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis

@@ -1,10 +1,26 @@
 """Deep generative networks with an exact density, for scikit-learn users."""
 
 from skdgn._posterior import Posterior
+from skdgn.displays import (
+    DensityDisplay,
+    LatentPartitionDisplay,
+    LikelihoodCurveDisplay,
+    PosteriorDisplay,
+)
 from skdgn.estimator import PiecewiseAffineDGN
 from skdgn.imputer import DGNImputer
 from skdgn.outliers import DGNOutlierDetector
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["DGNImputer", "DGNOutlierDetector", "PiecewiseAffineDGN", "Posterior", "__version__"]
+__all__ = [
+    "DGNImputer",
+    "DGNOutlierDetector",
+    "DensityDisplay",
+    "LatentPartitionDisplay",
+    "LikelihoodCurveDisplay",
+    "PiecewiseAffineDGN",
+    "Posterior",
+    "PosteriorDisplay",
+    "__version__",
+]

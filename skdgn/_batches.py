@@ -16,6 +16,8 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
+from skdgn._portable import Parcel, PortableFunction
+
 Result = TypeVar("Result")
 
 # Rows of one batch at most: enough to keep a thread busy, few enough to share the work evenly.
@@ -78,16 +80,20 @@ class Workers:
     def _map(
         self, function: Callable[..., Result], size: int, tables: tuple[Any, ...]
     ) -> Iterator[tuple[slice, Result]]:
-        # Backends with processes must be able to pickle the function, whatever it is.
-        portable = joblib.wrap_non_picklable_objects(function)
+        portable = PortableFunction(function)
         batches = list(row_batches(len(tables[0]), size))
+        if len(batches) == 1:
+            # Nothing to share: not worth a journey.
+            yield batches[0], function(*(table[batches[0]] for table in tables))
+            return
         # Threads by default: the kernels release the GIL.
         with joblib.Parallel(n_jobs=self.n_jobs, prefer="threads") as parallel:
             at_a_time = TASKS_PER_WORKER * joblib.effective_n_jobs(self.n_jobs)
             for first in range(0, len(batches), at_a_time):
                 some = batches[first : first + at_a_time]
                 results = parallel(
-                    joblib.delayed(portable)(*(table[batch] for table in tables)) for batch in some
+                    joblib.delayed(portable)(Parcel(*(table[batch] for table in tables)))
+                    for batch in some
                 )
                 yield from zip(some, results, strict=True)
 

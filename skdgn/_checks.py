@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._batches import Workers
@@ -39,11 +40,33 @@ def check_sizes(rows: NDArray[Any], row_weights: Floats, names: list[Any]) -> No
         )
 
 
-def check_hidden_layer_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
+def check_hidden_layer_sizes(
+    sizes: Sequence[int], name: str = "hidden_layer_sizes"
+) -> tuple[int, ...]:
     """Refuse widths that are not positive integers."""
     for size in sizes:
         if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
-            raise ValueError(
-                f"hidden_layer_sizes must hold positive integers, got {size!r} in {sizes!r}."
-            )
+            raise ValueError(f"{name} must hold positive integers, got {size!r} in {sizes!r}.")
     return tuple(int(size) for size in sizes)
+
+
+def index_of_feature(feature: Any, names: list[str], n_features: int, parameter: str) -> int:
+    """Find a feature given by index or by name; ``names`` is empty if there are none."""
+    if isinstance(feature, str):
+        if not names:
+            raise ValueError(
+                f"{parameter} must hold indices, since fit has seen no names of features, "
+                f"got {feature!r}."
+            )
+        if feature not in names:
+            raise ValueError(
+                f"{parameter} must hold names of features seen in fit, {names}, got {feature!r}."
+            )
+        return names.index(feature)
+    if isinstance(feature, Integral) and not isinstance(feature, bool | np.bool_):
+        if not -n_features <= int(feature) < n_features:
+            raise ValueError(
+                f"{parameter} must hold indices of the {n_features} features, got {feature}."
+            )
+        return int(feature) % n_features
+    raise ValueError(f"{parameter} must hold indices or names of features, got {feature!r}.")

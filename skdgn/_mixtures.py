@@ -95,7 +95,7 @@ def draw_mixtures(
     if failed >= 0:
         raise RuntimeError(
             f"Region {failed} is too thin to draw from: no point was accepted in "
-            f"{MOST_REJECTIONS} trials."
+            f"{MOST_REJECTIONS} trials. Try another random_state, or more noise."
         )
     return np.swapaxes(draws, 0, 1)
 

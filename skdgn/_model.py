@@ -21,9 +21,12 @@ from skdgn._posterior import (
     Posterior,
     conditional_log_density,
     log_density,
+    lower_bounds,
     posterior,
     summarize,
+    variational_gaps,
 )
+from skdgn._random import RandomSource
 from skdgn._regional_noise import AnyNoise, RegionalNoise
 from skdgn._tables import TableVisitor
 
@@ -89,6 +92,18 @@ class Model:
         """Exact posterior of every row (n, D)."""
         return posterior(self.visitor, rows, workers)
 
+    def lower_bounds(
+        self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+    ) -> Floats:
+        """Exact evidence lower bound of every row (n, D) and its Gaussian."""
+        return lower_bounds(self.visitor, rows, means, factors, workers)
+
+    def variational_gaps(
+        self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+    ) -> Floats:
+        """Amortisation gap and family gap of every row (n, D) and its Gaussian: (n, 2)."""
+        return variational_gaps(self.visitor, rows, means, factors, workers)
+
     def means(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Posterior mean of every row (n, D): (n, S)."""
         result = np.empty((len(rows), self.network.n_components))
@@ -121,7 +136,7 @@ class Model:
         self,
         rows: Floats,
         n_draws: int,
-        generator: np.random.RandomState,
+        generator: RandomSource,
         workers: Workers,
     ) -> Floats:
         """Replace what is missing from rows (n, D) by independent draws: (n_draws, n, D)."""
@@ -136,9 +151,7 @@ class Model:
                 fill_with_draws(table, self.network.forward(points) + noise, regions, units)
         return tables
 
-    def draw(
-        self, n_samples: int, generator: np.random.RandomState
-    ) -> tuple[Floats, NDArray[np.intp]]:
+    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:
         """Draw rows (n, D), and the region each comes from."""
         latent = generator.standard_normal((n_samples, self.network.n_components))
         regions = self.locate(latent)

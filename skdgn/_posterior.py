@@ -12,11 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from skdgn._batches import Workers, read
 from skdgn._comparison import Comparison
+from skdgn._gaussians import check_gaussians
 from skdgn._mixtures import Mixtures, draw_mixtures
 from skdgn._modes import find_modes
 from skdgn._network import Floats, finite_array
+from skdgn._random import make_generator
 from skdgn._tables import TableVisitor, concatenate
 from skdgn._visits import Visits
+
+# Visits, and as many Gaussians that are not truncated.
+_COMPARISON_COPIES = 2
 
 
 def log_density(visitor: TableVisitor, rows: NDArray[Any], workers: Workers) -> Floats:
@@ -67,10 +72,45 @@ def summarize(
     return workers.fill(result, summarize_batch, visitor.row_bytes, rows)
 
 
+def lower_bounds(
+    visitor: TableVisitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+) -> Floats:
+    """Evidence lower bound of every row (n, D) and its Gaussian."""
+
+    def bound_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
+        table = read(batch)
+        return Posterior(visitor, table, visitor.visit(table))._comparison.elbo(means, factors)
+
+    result, row_bytes = np.empty(len(rows)), _COMPARISON_COPIES * visitor.row_bytes
+    return workers.fill(result, bound_batch, row_bytes, rows, means, factors)
+
+
+def variational_gaps(
+    visitor: TableVisitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+) -> Floats:
+    """Divergence of Gaussians beyond the best ones, and that of the best ones: (n, 2)."""
+
+    def compare_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
+        table = read(batch)
+        posterior = Posterior(visitor, table, visitor.visit(table))
+        comparison = posterior._comparison
+        divergences = comparison.divergences(means, factors)
+        _, _, smallest = comparison.best_gaussians(
+            posterior.mean, posterior.covariance, (means, factors)
+        )
+        family = np.minimum(smallest, divergences)
+        return np.stack([divergences - family, family], axis=1)
+
+    result, row_bytes = np.empty((len(rows), 2)), _COMPARISON_COPIES * visitor.row_bytes
+    return workers.fill(result, compare_batch, row_bytes, rows, means, factors)
+
+
 class Posterior:
     """Exact posterior of the latent variables, given each of n rows.
 
-    Returned by `PiecewiseAffineDGN.posterior`; not meant to be constructed by hand.
+    Returned by `PiecewiseAffineDGN.posterior`; not meant to be constructed by hand.  It keeps, for
+    each row, the mean and covariance on every region that matters: memory follows the number of
+    rows.
 
     Attributes
     ----------
@@ -80,6 +120,8 @@ class Posterior:
         Posterior covariance.
     responsibilities : ndarray of shape (n_samples, n_regions)
         Posterior probability of each region of latent space.
+    most_responsible : ndarray of shape (n_samples,)
+        Number of the region with the largest one.
     log_density_error : ndarray of shape (n_samples,)
         Standard error of the rows' log densities: zero for up to three latent dimensions, where
         all results are exact to rounding; for more, integrals over regions are estimates.
@@ -179,12 +221,28 @@ class Posterior:
         Parameters
         ----------
         n_draws : int, default=1
-        random_state : int, numpy.random.Generator, RandomState instance or None, default=None
-            An integer gives the same draws each time.
+            Number of latent points for each row.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws: an integer gives the same ones each time.
 
         Returns
         -------
         draws : ndarray of shape (n_draws, n_samples, n_components)
+            NaN for a row whose log density is -inf.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> draws = posterior.sample(1000, random_state=0)
+        >>> draws.shape
+        (1000, 1, 1)
+        >>> bool(abs(np.mean(draws > 0.0) - 0.5) < 0.05)  # as often on the one side as on the other
+        True
         """
         if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
             raise ValueError(f"n_draws must be a positive integer, got {n_draws!r}.")
@@ -221,6 +279,20 @@ class Posterior:
         Returns
         -------
         mode : ndarray of shape (n_samples, n_components)
+            One of them, if several are equally high.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> np.abs(posterior.mode())
+        array([[1.6]])
+        >>> np.abs(posterior.mode(zero_noise=True))
+        array([[2.]])
         """
         if not isinstance(zero_noise, bool | np.bool_):
             raise ValueError(f"zero_noise must be True or False, got {zero_noise!r}.")
@@ -233,10 +305,22 @@ class Posterior:
         Parameters
         ----------
         Z : array-like of shape (n_points, n_components)
+            Latent points, the same for all rows.
 
         Returns
         -------
         log_density : ndarray of shape (n_samples, n_points)
+            log p(z | x).
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> posterior.log_density([[1.6], [0.0], [-1.6]]).round(2)
+        array([[-0.81, -7.21, -0.81]])
         """
         n_components = self._visits.means.shape[1]
         latent = finite_array(Z, "Z")
@@ -252,15 +336,26 @@ class Posterior:
         Parameters
         ----------
         means : array-like of shape (n_samples, n_components)
+            Mean of a Gaussian q for each row.
         covariances : array-like of shape (n_samples, n_components, n_components)
-            Of a Gaussian q for each row.
+            Covariance of q for each row.
 
         Returns
         -------
         divergence : ndarray of shape (n_samples,)
-            KL(q || posterior), the expectation under q of log q(z) - log p(z | x).
+            KL(q || posterior) in nats: the expectation under q of log q(z) - log p(z | x).
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> posterior.kl_from([[1.6]], [[[0.2]]]).round(2)  # one of two modes: log(2)
+        array([0.69])
         """
-        checked, factors = self._check_gaussians(means, covariances)
+        checked, factors = check_gaussians(means, covariances, *self.mean.shape)
         return self._comparison.divergences(checked, factors)
 
     def best_gaussian(
@@ -277,18 +372,37 @@ class Posterior:
             ``"kl"`` minimises KL(q || posterior), as variational inference does; ``"moments"``
             takes the posterior's mean and covariance, which minimise KL(posterior || q).
         means : array-like of shape (n_samples, n_components), default=None
+            Mean of a Gaussian for each row, from which the search is to start, too (``"kl"``
+            only).
         covariances : array-like of shape (n_samples, n_components, n_components), default=None
-            Gaussians from which the search is to start, too (``"kl"`` only).
+            Its covariance.
 
         Returns
         -------
         means : ndarray of shape (n_samples, n_components)
+            Mean of the best Gaussian for each row.
         covariances : ndarray of shape (n_samples, n_components, n_components)
+            Its covariance.
 
         Notes
         -----
         The divergence may have several minima, one for each mode.  The search starts from the
         posterior's moments, from its heaviest regions and from the Gaussian given, if any.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> means, covariances = posterior.best_gaussian("kl")  # one of the modes
+        >>> np.abs(means).round(1), covariances.round(1)
+        (array([[1.6]]), array([[[0.2]]]))
+        >>> means, covariances = posterior.best_gaussian("moments")  # both, and what is between
+        >>> np.abs(means).round(1), covariances.round(1)
+        (array([[0.]]), array([[[2.8]]]))
         """
         if not isinstance(criterion, str) or criterion not in ("kl", "moments"):
             raise ValueError(f'criterion must be "kl" or "moments", got {criterion!r}.')
@@ -296,22 +410,9 @@ class Posterior:
             return self.mean.copy(), self.covariance.copy()
         given = None
         if means is not None or covariances is not None:
-            given = self._check_gaussians(means, covariances)
+            given = check_gaussians(means, covariances, *self.mean.shape)
         best_means, factors, _ = self._comparison.best_gaussians(self.mean, self.covariance, given)
         return best_means, factors @ np.swapaxes(factors, 1, 2)
-
-    def _gaps(self, means: ArrayLike, covariances: ArrayLike) -> tuple[Floats, Floats]:
-        """Divergence of given Gaussians beyond the best ones, and that of the best ones."""
-        checked, factors = self._check_gaussians(means, covariances)
-        divergences = self._comparison.divergences(checked, factors)
-        _, _, smallest = self._comparison.best_gaussians(
-            self.mean, self.covariance, (checked, factors)
-        )
-        family = np.minimum(smallest, divergences)
-        return divergences - family, family
-
-    def _elbo(self, means: ArrayLike, covariances: ArrayLike) -> Floats:
-        return self._comparison.elbo(*self._check_gaussians(means, covariances))
 
     @cached_property
     def _comparison(self) -> Comparison:
@@ -321,55 +422,3 @@ class Posterior:
         order = np.lexsort((-visits.responsibilities, self._rows))
         factors, centers = self._conditional
         return Comparison(self._visitor, self._table, visits, order, factors, centers)
-
-    # A covariance computed by its user is symmetric to rounding only.
-    _ROUNDING_ASYMMETRY = 1e-8
-
-    def _check_gaussians(
-        self, means: ArrayLike | None, covariances: ArrayLike | None
-    ) -> tuple[Floats, Floats]:
-        """Check Gaussians; return their means and the lower factors of their covariances."""
-        n_rows, n_components = self._visits.log_density.size, self._visits.means.shape[1]
-        if means is None or covariances is None:
-            missing = "means" if means is None else "covariances"
-            raise ValueError(f"{missing} must be given with the other half of q, got None.")
-        checked = finite_array(means, "means")
-        if checked.shape != (n_rows, n_components):
-            raise ValueError(
-                f"means must have shape {(n_rows, n_components)}, got shape {checked.shape}."
-            )
-        matrices = finite_array(covariances, "covariances")
-        if matrices.shape != (n_rows, n_components, n_components):
-            raise ValueError(
-                f"covariances must have shape {(n_rows, n_components, n_components)}, "
-                f"got shape {matrices.shape}."
-            )
-        mirrored = np.swapaxes(matrices, 1, 2)
-        asymmetry = np.abs(matrices - mirrored).max(axis=(1, 2))
-        if np.any(asymmetry > self._ROUNDING_ASYMMETRY * np.abs(matrices).max(axis=(1, 2))):
-            raise ValueError(
-                "covariances must be symmetric, "
-                f"got entries that differ from their mirror image by up to {asymmetry.max()}."
-            )
-        matrices = 0.5 * (matrices + mirrored)
-        try:
-            return checked, np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
-        except np.linalg.LinAlgError:
-            smallest = np.linalg.eigvalsh(matrices)[:, 0].min()
-            raise ValueError(
-                "covariances must be positive definite, "
-                f"got a matrix with smallest eigenvalue {smallest}."
-            ) from None
-
-
-def make_generator(random_state: Any) -> np.random.Generator:
-    """Make a generator from a seed, a generator of either kind, or nothing."""
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            "random_state must be a non-negative integer, a numpy.random.Generator, a RandomState "
-            f"or None, got {random_state!r}."
-        ) from error

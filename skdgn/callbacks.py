@@ -21,7 +21,49 @@ except ImportError:  # scikit-learn before 1.9
 
 
 class FitTasks:
-    """The tasks of a fit as callbacks see them: the fit, its runs, their iterations."""
+    """The tasks of a fit as callbacks see them: the fit, its runs, their iterations.
+
+    Callbacks are scikit-learn's, from version 1.9 on: an estimator has ``set_callbacks`` then.
+    The fit makes this object itself.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        The estimator that is being fitted.
+    n_runs : int
+        Number of starts.
+    max_iter : int
+        Largest number of iterations of each.
+    X : array-like of shape (n_samples, n_features)
+        The rows as the user gave them.
+    sample_weight : array-like of shape (n_samples,) or None
+        Their weights.
+    attributes : callable
+        Turns the result of an iteration into fitted attributes.
+
+    Examples
+    --------
+    A callback that stops a fit after three iterations:
+
+    >>> from skdgn import PiecewiseAffineDGN
+    >>> from skdgn.datasets import make_wave
+    >>> class Stop:
+    ...     def setup(self, estimator, context):
+    ...         pass
+    ...
+    ...     def teardown(self, estimator, context):
+    ...         pass
+    ...
+    ...     def on_fit_task_begin(self, estimator, context):
+    ...         pass
+    ...
+    ...     def on_fit_task_end(self, estimator, context):
+    ...         return context.task_name == "iteration" and context.task_id == 2
+    >>> model = PiecewiseAffineDGN(hidden_layer_sizes=(4,), tol=0.0, random_state=0)
+    >>> if hasattr(model, "set_callbacks"):  # scikit-learn 1.9 or later
+    ...     model = model.set_callbacks(Stop()).fit(make_wave(100, random_state=0))
+    ...     assert model.n_iter_ == 3
+    """
 
     def __init__(
         self,

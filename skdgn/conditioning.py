@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdgn._checks import index_of_feature
 from skdgn._network import Floats
 from skdgn.inference import ExactInference
 
@@ -43,8 +44,9 @@ class ExactConditioning(ExactInference):
         n_draws : int, default=None
             Number of completed tables; ``method="sample"`` only.  None returns one, without an
             axis for it.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws; None takes the estimator's own.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws: an integer gives the same ones each time.  None takes the
+            estimator's own ``random_state``.
 
         Returns
         -------
@@ -89,7 +91,7 @@ class ExactConditioning(ExactInference):
         elif method == "mean":
             filled = model.impute(rows, self._workers())[None]
         else:
-            generator = self._random_generator(random_state)
+            generator = self._random_source(random_state)
             filled = model.draw_missing(rows, int(n_draws or 1), generator, self._workers())
         tables = [_fill_table(X, observed, holes, chosen, values) for values in filled]
         if n_draws is None:
@@ -112,7 +114,7 @@ class ExactConditioning(ExactInference):
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            log p(x_a | x_b); NaN if x_b is so far out that its own log density is -inf.
+            log p(x_a | x_b) in nats; NaN if x_b is so far out that its own log density is -inf.
 
         Examples
         --------
@@ -143,23 +145,7 @@ class ExactConditioning(ExactInference):
             raise ValueError(f"given must hold indices or names of features, got {given!r}.")
         others = np.ones(self.n_features_in_, dtype=bool)
         for feature in features:
-            if isinstance(feature, str):
-                if feature not in names:
-                    raise ValueError(
-                        f"given must hold names of features seen in fit, {names or 'none'}, "
-                        f"got {feature!r}."
-                    )
-                index = names.index(feature)
-            elif isinstance(feature, Integral) and not isinstance(feature, bool | np.bool_):
-                index = int(feature)
-                if not -self.n_features_in_ <= index < self.n_features_in_:
-                    raise ValueError(
-                        f"given must hold indices of the {self.n_features_in_} features, "
-                        f"got {feature}."
-                    )
-            else:
-                raise ValueError(f"given must hold indices or names of features, got {feature!r}.")
-            others[index] = False
+            others[index_of_feature(feature, names, self.n_features_in_, "given")] = False
         return others
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
+
+from skdgn._random import random_source
 
 Floats = NDArray[np.float64]
 
@@ -20,13 +21,16 @@ def make_noisy_circle(
     Parameters
     ----------
     n_samples : int, default=1000
+        Number of rows.
     noise : float, default=0.05
         Standard deviation of the noise.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
+        Seed: an integer gives the same rows each time.
 
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
+        The rows.
 
     Examples
     --------
@@ -35,7 +39,7 @@ def make_noisy_circle(
     (1000, 2)
     """
     _check(n_samples, noise)
-    generator = check_random_state(random_state)
+    generator = random_source(random_state)
     angle = generator.uniform(0.0, 2.0 * np.pi, n_samples)
     points = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     return points + noise * generator.standard_normal(points.shape)
@@ -49,13 +53,16 @@ def make_spiral(n_samples: int = 1000, noise: float = 0.05, random_state: Any = 
     Parameters
     ----------
     n_samples : int, default=1000
+        Number of rows.
     noise : float, default=0.05
         Standard deviation of the noise.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
+        Seed: an integer gives the same rows each time.
 
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
+        The rows.
 
     Examples
     --------
@@ -64,7 +71,7 @@ def make_spiral(n_samples: int = 1000, noise: float = 0.05, random_state: Any = 
     (800, 2)
     """
     _check(n_samples, noise)
-    generator = check_random_state(random_state)
+    generator = random_source(random_state)
     t = generator.uniform(0.0, 1.0, n_samples)
     angle = 3.0 * np.pi * t
     points = 2.0 * t[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -79,13 +86,16 @@ def make_wave(n_samples: int = 1000, noise: float = 0.1, random_state: Any = Non
     Parameters
     ----------
     n_samples : int, default=1000
+        Number of rows.
     noise : float, default=0.1
         Standard deviation of the noise.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
+        Seed: an integer gives the same rows each time.
 
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
+        The rows.
 
     Examples
     --------
@@ -94,7 +104,7 @@ def make_wave(n_samples: int = 1000, noise: float = 0.1, random_state: Any = Non
     (500, 2)
     """
     _check(n_samples, noise)
-    generator = check_random_state(random_state)
+    generator = random_source(random_state)
     t = generator.standard_normal(n_samples)
     points = np.stack([t, np.cos(1.4 * t)], axis=1)
     return points + noise * generator.standard_normal(points.shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -23,6 +21,8 @@ from sklearn.utils.validation import (
 
 from skdgn._attributes import attributes_of_model, attributes_of_result, noise_of_regions
 from skdgn._checks import check_hidden_layer_sizes, check_observed, check_sizes
+from skdgn._construction import KnownNetworks
+from skdgn._documentation import DocumentedMixin
 from skdgn._em import STEPS
 from skdgn._fitting import FitResult, Iteration, Settings, fit_network
 from skdgn._model import Model
@@ -31,6 +31,7 @@ from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
 from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
+from skdgn._random import draw_seed
 from skdgn._regional_noise import AnyNoise
 from skdgn._running import Running
 from skdgn._stepwise import take_step
@@ -38,63 +39,85 @@ from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.conditioning import ExactConditioning
 
 
-class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator):
+class PiecewiseAffineDGN(
+    DocumentedMixin, KnownNetworks, CallbackSupportMixin, ExactConditioning, BaseEstimator
+):
     """Deep generative network with an exact density.
 
-    ``z ~ N(0, I)`` in a latent space of ``n_components`` dimensions, ``x | z ~ N(g(z), noise)``,
-    and ``g`` a network whose activations are piecewise affine.  On each region of a polyhedral
-    partition of latent space ``g`` is affine, so that likelihood, posterior and moments are sums
-    of Gaussian integrals: exact to rounding for up to three latent dimensions, estimates with a
-    standard error for more.
+    A row is made in three steps: a latent point ``z ~ N(0, I)`` is drawn, a network ``g`` turns it
+    into a point among the rows, and Gaussian noise is added, ``x = g(z) + noise``.  Activations are
+    piecewise affine.  So latent space falls into regions on each of which ``g`` is affine, and
+    likelihood, posterior and moments are sums of Gaussian integrals over them: exact to rounding
+    for up to three latent dimensions, estimates with a standard error for more.
+
+    It is fitted by expectation-maximisation.  Rows need no scaling beforehand, and missing values
+    (NaN) are allowed everywhere.
 
     Parameters
     ----------
     n_components : int, default=1
-        Number of latent dimensions.  The number of regions grows with every one of them: one or
-        two are comfortable, three are for small networks.
+        Number of latent dimensions: one draws a curve through the rows, two a sheet.  The number
+        of regions grows with every one of them: one or two are comfortable, three are for small
+        networks.  Begin with one, and compare by `score` on rows that were held out.
     hidden_layer_sizes : tuple of int, default=(16,)
         Widths of the hidden layers; ``()`` is the linear model (probabilistic PCA, factor
-        analysis).
+        analysis).  More units bend the curve more often: choose by `bic`, or by `score` on rows
+        that were held out.
     activation : {"relu", "leaky_relu", "abs"}, default="leaky_relu"
-        Activation of the hidden units.
+        Activation of the hidden units.  Units of ``"relu"`` may become constant and be lost;
+        ``"abs"`` folds latent space at each of its borders.
     negative_slope : float, default=0.1
         Slope of ``"leaky_relu"`` for negative inputs.
     covariance_type : {"spherical", "diag", "full"}, default="diag"
-        Shape of the noise covariance.
+        Shape of the noise covariance: one variance for all features, one for each of them, or a
+        full matrix.  ``"spherical"`` is for features in the same unit, measured alike; ``"full"``
+        for correlated noise, if there are many more rows than features.
     noise : {"shared", "regional"}, default="shared"
         One noise covariance for all of latent space, or one for each region, drawn to a pooled one.
+        ``"regional"`` is for noise that is larger in some places than in others.
     noise_prior_weight : float, default=10.0
         ``noise="regional"`` only: how strongly covariances are drawn to the pooled one, in rows.  A
         region with as many rows has half of its own covariance, half of the pooled one.  If
         ``covariance_type="full"``, it is multiplied by ``(n_features + 1) / 2``: that many rows
         have a number for each entry of the matrix.
     weight_prior : {"gaussian", "laplace", "uniform"} or None, default=None
-        Prior of the weights ``coefs_``, each on its own; intercepts have none.  ``"laplace"``
-        makes some of them exactly zero.
+        Prior of the weights ``coefs_``, each on its own; intercepts have none.  None is maximum
+        likelihood.  A prior helps if there are few rows for many weights; ``"laplace"`` makes some
+        of them exactly zero.
     prior_scale : float, default=1.0
         Standard deviation of ``"gaussian"``, scale of ``"laplace"`` (the density falls as
         ``exp(-|w| / scale)``), bound of ``"uniform"``.  Those of the output layer are in the
         units of the rows.
     m_step : {"joint", "layerwise"}, default="joint"
         Damped Gauss-Newton steps over all layers at once, or one layer after the other in closed
-        form. Either way a step that lowers the exact likelihood is refused.
+        form, as in the paper.  Either way a step that lowers the exact likelihood is refused;
+        ``"joint"`` usually ends higher.
     init_params : {"auto", "tree", "isomap", "pca", "random"}, default="auto"
-        Where the fit starts: a coordinate found on the data.  ``"auto"`` tries several briefly
-        and keeps the likeliest.
+        Where the fit starts: latent coordinates found on the rows, to which a network is fitted.
+        ``"tree"`` walks along a minimum spanning tree (of two latent dimensions and more, it is
+        ``"isomap"``), ``"isomap"`` keeps distances along the rows, ``"pca"`` takes principal
+        components, ``"random"`` random coordinates.  ``"auto"`` tries the first three briefly and
+        keeps the likeliest.
     n_init : int, default=1
-        Number of starts; the likeliest fit is kept.
+        Number of starts; the likeliest fit is kept.  More take as many times longer; they pay
+        where fits with different ``random_state`` end differently, as with narrow deep networks.
     max_iter : int, default=200
-        Largest number of iterations.
+        Largest number of iterations.  A warning says if it was reached.
     tol : float, default=1e-4
-        EM stops when an iteration adds less than this to the mean log-likelihood, twice in a row.
+        EM stops when an iteration adds less than this to the mean log-likelihood (nats per row),
+        twice in a row.  1e-3 is enough for a first look.
     reg_covar : float, default=1e-6
-        Smallest variance of the noise, relative to the variance of the features.
+        Smallest variance of the noise, as a share of the variance of the features.  Increase it if
+        the noise of a feature vanishes, as it does where rows are copies of each other.
     warm_start : bool, default=False
         Whether `fit` goes on from the parameters of the last fit.
     n_jobs : int, default=None
-        Number of threads, as in joblib: -1 is all cores, None is one.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the starting values.
+        Number of threads, as in joblib: -1 is all cores, None is one.  Within
+        ``joblib.parallel_config(backend)`` the work goes to processes (``"loky"``) or to a cluster
+        (``"dask"``) instead; results are the same.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the starting values, and of draws that are given none: an integer gives the same
+        fit each time.
     verbose : int, default=0
         1 shows a progress bar, 2 prints a line for every iteration.
 
@@ -117,13 +140,15 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         Standard error of ``weights_``: zero for up to three latent dimensions, where they are exact
         to rounding; about 0.2 % of the weight for more.
     partition_ : Partition
-        The regions: ``cells``, ``patterns`` and affine ``maps``.
+        The regions: their geometry ``cells``, the ``patterns`` (n_regions, n_hidden_units) of units
+        with a positive input, and the affine map on each, ``maps.slopes`` (n_regions, n_features,
+        n_components) and ``maps.offsets`` (n_regions, n_features).
     converged_ : bool
         Whether EM stopped because the likelihood stood still.
     n_iter_ : int
         Number of EM iterations.
     lower_bound_ : float
-        Mean log-likelihood of the training rows at the end of the fit; with a prior, plus the
+        Mean log-likelihood of the rows at the end of the fit, in nats; with a prior, plus the
         log density of ``coefs_`` divided by the sum of the rows' weights.  Regional noise adds the
         log density of its covariances, relative to that of the pooled one, in the same way.
     lower_bounds_ : ndarray of shape (n_iter,)
@@ -136,10 +161,23 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if they were given as strings.
 
+    See Also
+    --------
+    DGNImputer : Fills in missing values, in a pipeline.
+    DGNOutlierDetector : Finds rows of low density.
+
     Examples
     --------
-    >>> import numpy as np
     >>> from skdgn import PiecewiseAffineDGN
+    >>> from skdgn.datasets import make_noisy_circle
+    >>> X = make_noisy_circle(200, random_state=0)
+    >>> model = PiecewiseAffineDGN(hidden_layer_sizes=(8,), tol=1e-2, random_state=0).fit(X)
+    >>> on_the_circle, in_its_middle = model.score_samples([[1.0, 0.0], [0.0, 0.0]])
+    >>> bool(on_the_circle > in_its_middle)
+    True
+
+    A network that is known already:
+
     >>> model = PiecewiseAffineDGN.from_network(
     ...     coefs=[[[1.0]], [[1.0], [2.0]]],
     ...     intercepts=[[0.0], [0.0, 0.0]],
@@ -176,7 +214,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             Interval(Integral, 1, None, closed="left"),
             Interval(Integral, None, -1, closed="right"),
         ],
-        "random_state": ["random_state"],
+        "random_state": ["random_state", np.random.Generator],
         "verbose": ["verbose"],
     }
 
@@ -233,63 +271,6 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         self.random_state = random_state
         self.verbose = verbose
 
-    @classmethod
-    def from_network(
-        cls,
-        coefs: Sequence[ArrayLike],
-        intercepts: Sequence[ArrayLike],
-        noise_covariance: ArrayLike,
-        *,
-        activation: str,
-        negative_slope: float = 0.1,
-        noise: str = "shared",
-    ) -> Self:
-        """Return a fitted estimator with these parameters.
-
-        Parameters
-        ----------
-        coefs : sequence of array-like
-            ``coefs[l]`` has shape (fan_out, fan_in); the last layer has no activation.
-        intercepts : sequence of array-like
-            ``intercepts[l]`` has shape (fan_out,).
-        noise_covariance : float or array-like of shape (n_features,) or (n_features, n_features)
-            Covariance of the noise: spherical, diagonal or full.  With ``noise="regional"``, an
-            array with one of them for each region, in the order of ``partition_``.
-        activation : {"relu", "leaky_relu", "abs"}
-        negative_slope : float, default=0.1
-            Slope of ``"leaky_relu"`` for negative inputs.
-        noise : {"shared", "regional"}, default="shared"
-            Whether ``noise_covariance`` is that of all regions.
-
-        Returns
-        -------
-        estimator : PiecewiseAffineDGN
-        """
-        network = Network.from_arrays(
-            coefs, intercepts, Activation.from_name(activation, negative_slope)
-        )
-        if noise not in ("shared", "regional"):
-            raise ValueError(f'noise must be "shared" or "regional", got {noise!r}.')
-        model = Model.build(network, noise_of_regions(noise_covariance, noise == "regional"))
-        estimator = cls(
-            network.n_components,
-            hidden_layer_sizes=network.hidden_layer_sizes,
-            activation=activation,
-            negative_slope=negative_slope,
-            covariance_type=model.noise.covariance_type,
-            noise=noise,
-        )
-        estimator.n_features_in_ = network.n_features
-        estimator.__dict__.update(
-            attributes_of_model(model),
-            converged_=True,
-            n_iter_=0,
-            lower_bounds_=np.empty(0),
-            lower_bound_=math.nan,
-            _running=None,
-        )
-        return estimator
-
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit network and noise by exact expectation-maximisation.
@@ -306,6 +287,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         Returns
         -------
         self : PiecewiseAffineDGN
+            The fitted estimator.
 
         Notes
         -----
@@ -313,6 +295,19 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         the ``working_memory`` of scikit-learn's configuration (it takes about eight times its size
         in double precision) is read in batches at every iteration, from disk if it is a
         `numpy.memmap`, and never copied.
+
+        A fit that is interrupted (Ctrl-C) keeps the best parameters so far, with a warning.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> from skdgn.datasets import make_wave
+        >>> X = make_wave(100, random_state=0)
+        >>> model = PiecewiseAffineDGN(hidden_layer_sizes=(4,), tol=0.01, random_state=0).fit(X)
+        >>> model.converged_
+        True
+        >>> bool((model.lower_bounds_[1:] >= model.lower_bounds_[:-1]).all())
+        True
         """
         result = self._fit(X, sample_weight)
         # One level for scikit-learn's wrapper of `fit`, one for this method.
@@ -326,7 +321,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         elif not result.converged and not result.stopped:
             warnings.warn(
                 f"EM did not converge within max_iter={self.max_iter} iterations. "
-                "Increase max_iter or tol.",
+                "Increase max_iter or tol, or call fit again with warm_start=True.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -350,6 +345,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
         Returns
         -------
         self : PiecewiseAffineDGN
+            The fitted estimator.
 
         Notes
         -----
@@ -414,7 +410,7 @@ class PiecewiseAffineDGN(CallbackSupportMixin, ExactConditioning, BaseEstimator)
             row_weights = _check_weights(sample_weight, rows)
             self._check_observed(rows, row_weights)
             check_sizes(rows, row_weights, self._column_names())
-            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+            seed = draw_seed(self.random_state)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
                 self, n_runs, settings.max_iter, X, sample_weight, attributes_of_result

@@ -10,11 +10,14 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdgn._documentation import DocumentedMixin
 from skdgn.estimator import PiecewiseAffineDGN
 
 
-class DGNImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Imputation by the exact conditional mean of a deep generative network.
+
+    A transformer: put it before a model that cannot take missing values.
 
     Parameters
     ----------
@@ -80,15 +83,25 @@ class DGNImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            NaN where a value is missing; every column needs a value.
         y : None
             Ignored, present for scikit-learn's conventions.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
+            Weights of the rows; a weight of 2 counts a row twice.
 
         Returns
         -------
         self : DGNImputer
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import DGNImputer, PiecewiseAffineDGN
+        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, np.nan], [4.0, 3.9]]
+        >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+        >>> DGNImputer(linear).fit(X).estimator_.n_features_in_
+        2
         """
         rows = self._validate(X, reset=True)
         estimator = PiecewiseAffineDGN() if self.estimator is None else clone(self.estimator)
@@ -111,6 +124,16 @@ class DGNImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         -------
         X_imputed : ndarray of shape (n_samples, n_features_out)
             Observed entries are returned as they are.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import DGNImputer, PiecewiseAffineDGN
+        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, 2.9], [4.0, 3.9]]
+        >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+        >>> DGNImputer(linear).fit(X).transform([[2.5, np.nan], [np.nan, 0.5]]).round(1)
+        array([[2.5, 2.5],
+               [0.5, 0.5]])
         """
         check_is_fitted(self)
         rows = self._validate(X, reset=False)
@@ -146,6 +169,16 @@ class DGNImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         names : ndarray of str
+            The features' names, then those of the indicators.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import DGNImputer, PiecewiseAffineDGN
+        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, np.nan], [4.0, 3.9]]
+        >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+        >>> DGNImputer(linear, add_indicator=True).fit(X).get_feature_names_out()
+        array(['x0', 'x1', 'missingindicator_x1'], dtype=object)
         """
         names = super().get_feature_names_out(input_features)
         if self.indicator_ is None:

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from skdgn._batches import Workers
+from skdgn._gaussians import check_gaussians
 from skdgn._model import Model
 from skdgn._network import Floats
 from skdgn._posterior import Posterior
+from skdgn._random import RandomSource, random_source
 
 
 class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -57,26 +58,51 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            log p(x), exact to rounding for up to three latent dimensions, far outliers included.
-            For more, an estimate to two or three digits: ``posterior(X).log_density_error`` holds
-            its standard error.  -inf where squares overflow, beyond 1e150 deviations of the noise:
-            nothing is known of such a row's latent variables, and their posterior is NaN.
+            log p(x) in nats, exact to rounding for up to three latent dimensions, far outliers
+            included.  For more, an estimate to two or three digits:
+            ``posterior(X).log_density_error`` holds its standard error.  -inf where squares
+            overflow, beyond 1e150 deviations of the noise: nothing is known of such a row's latent
+            variables, and their posterior is NaN.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> model.score_samples([[1.0], [-1.0]]).round(2)
+        array([-0.77, -4.04])
+        >>> model.score_samples([[1000.0]]).round(2)  # no floor, however far out
+        array([-400000.34])
         """
         rows = self._validate_rows(X)
         return self._fitted_model().log_density(rows, self._workers())
 
     def score(self, X: ArrayLike, y: None = None) -> float:
-        """Compute the mean log density of the rows.
+        """Compute the mean log density of the rows; the higher the better.
+
+        It is what scikit-learn's `GridSearchCV` and `cross_val_score` compare.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
         y : None
             Ignored, present for scikit-learn's conventions.
 
         Returns
         -------
         score : float
+            In nats per row.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> round(model.score([[1.0], [-1.0]]), 2)
+        -2.41
         """
         return float(self.score_samples(X).mean())
 
@@ -86,23 +112,49 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            The rows of the fit.
 
         Returns
         -------
         aic : float
+            ``-2 sum(score_samples(X)) + 2 n_parameters_``.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> model.n_parameters_  # a slope, a border, an intercept, the noise
+        4
+        >>> round(model.aic([[1.0], [0.5], [2.0]]), 2)
+        14.7
         """
         return float(-2.0 * self.score_samples(X).sum() + 2.0 * self.n_parameters_)
 
     def bic(self, X: ArrayLike) -> float:
         """Compute the Bayesian information criterion on X; the lower the better.
 
+        It asks more of an additional parameter than `aic` does, if there are more than seven rows.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            The rows of the fit.
 
         Returns
         -------
         bic : float
+            ``-2 sum(score_samples(X)) + n_parameters_ log(n_samples)``.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> round(model.bic([[1.0], [0.5], [2.0]]), 2)
+        11.1
         """
         log_densities = self.score_samples(X)
         return float(-2.0 * log_densities.sum() + self.n_parameters_ * math.log(len(log_densities)))
@@ -115,12 +167,15 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         n_samples : int, default=1
-        random_state : int, RandomState instance or None, default=None
-            None takes the estimator's own.
+            Number of rows.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws: an integer gives the same rows each time.  None takes the
+            estimator's own ``random_state``.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
+            The rows.
         regions : ndarray of shape (n_samples,)
             Region of latent space each row was drawn from.
 
@@ -137,19 +192,12 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         check_is_fitted(self)
         if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
             raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
-        generator = self._random_generator(random_state)
+        generator = self._random_source(random_state)
         return self._fitted_model().draw(int(n_samples), generator)
 
-    def _random_generator(self, random_state: Any) -> np.random.RandomState:
-        """Make a generator from the seed of a call, or from the estimator's own."""
-        seed = self.random_state if random_state is None else random_state
-        try:
-            return check_random_state(seed)
-        except ValueError as error:
-            raise ValueError(
-                "random_state must be an integer between 0 and 2**32 - 1, a RandomState or None, "
-                f"got {seed!r}."
-            ) from error
+    def _random_source(self, random_state: Any) -> RandomSource:
+        """Where draws come from: the seed of a call, or the estimator's own."""
+        return random_source(self.random_state if random_state is None else random_state)
 
     def posterior(self, X: ArrayLike) -> Posterior:
         """Compute the exact posterior of the latent variables, given each row.
@@ -157,12 +205,19 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
 
         Returns
         -------
         posterior : Posterior
             With ``mean``, ``covariance``, ``responsibilities``, ``mode``, ``sample``,
             ``log_density``, ``kl_from`` and ``best_gaussian``.
+
+        Notes
+        -----
+        It keeps what is known of every row, the mean and covariance on each region that matters:
+        unlike that of the other methods, its memory follows the number of rows.  `transform`,
+        `predict_proba`, `elbo` and `variational_gap` keep their results only.
 
         Examples
         --------
@@ -182,17 +237,22 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
     def elbo(self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Floats:
         """Compute the evidence lower bound of a Gaussian q(z | x) for each row, exactly.
 
+        It is what a variational autoencoder maximises, and at most the log density.
+
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
         means : array-like of shape (n_samples, n_components)
+            Mean of q for each row, as an encoder gives it.
         covariances : array-like of shape (n_samples, n_components, n_components)
-            Of q, as an encoder gives them.
+            Covariance of q for each row.
 
         Returns
         -------
         elbo : ndarray of shape (n_samples,)
-            ``score_samples(X) - posterior(X).kl_from(means, covariances)``, no Monte Carlo.
+            ``score_samples(X) - posterior(X).kl_from(means, covariances)`` in nats, no Monte
+            Carlo.
 
         Examples
         --------
@@ -204,7 +264,10 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         >>> (model.score_samples(X) - model.elbo(X, means, covariances)).round(2)
         array([0.69])
         """
-        return self.posterior(X)._elbo(means, covariances)
+        rows = self._validate_rows(X)
+        model = self._fitted_model()
+        gaussians = check_gaussians(means, covariances, len(rows), model.network.n_components)
+        return model.lower_bounds(rows, *gaussians, self._workers())
 
     def variational_gap(
         self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike
@@ -214,16 +277,18 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
         means : array-like of shape (n_samples, n_components)
+            Mean of q for each row, as an encoder gives it.
         covariances : array-like of shape (n_samples, n_components, n_components)
-            Of q, as an encoder gives them.
+            Covariance of q for each row.
 
         Returns
         -------
         amortisation_gap : ndarray of shape (n_samples,)
-            What is lost because q is not the best Gaussian for its row.
+            What is lost because q is not the best Gaussian for its row, in nats.
         family_gap : ndarray of shape (n_samples,)
-            What the best Gaussian loses: the posterior is not Gaussian.
+            What the best Gaussian loses, in nats: the posterior is not Gaussian.
 
         Notes
         -----
@@ -240,7 +305,11 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         >>> amortisation_gap.round(2), family_gap.round(2)
         (array([0.4]), array([0.69]))
         """
-        return self.posterior(X)._gaps(means, covariances)
+        rows = self._validate_rows(X)
+        model = self._fitted_model()
+        gaussians = check_gaussians(means, covariances, len(rows), model.network.n_components)
+        gaps = model.variational_gaps(rows, *gaussians, self._workers())
+        return gaps[:, 0], gaps[:, 1]
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Compute the posterior probability of each region, given each row.
@@ -248,10 +317,22 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
 
         Returns
         -------
         responsibilities : ndarray of shape (n_samples, n_regions)
+            They add up to 1 in every row.  Regions are in the order of ``partition_``.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="leaky_relu"
+        ... )  # x = z + noise, or z / 10 + noise if z is negative
+        >>> model.predict_proba([[1.0], [-0.2]]).round(2)
+        array([[0.15, 0.85],
+               [0.75, 0.25]])
         """
         rows = self._validate_rows(X)
         return self._fitted_model().responsibilities(rows, self._workers())
@@ -262,10 +343,21 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
 
         Returns
         -------
         regions : ndarray of shape (n_samples,)
+            Numbers of regions, in the order of ``partition_``.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="leaky_relu"
+        ... )  # x = z + noise, or z / 10 + noise if z is negative
+        >>> model.predict([[1.0], [-0.2]])
+        array([1, 0])
         """
         rows = self._validate_rows(X)
         return self._fitted_model().most_responsible(rows, self._workers())
@@ -276,24 +368,50 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
 
         Returns
         -------
         Z : ndarray of shape (n_samples, n_components)
+            The mean of a posterior with several modes may lie between them, where nothing is:
+            ``posterior(X).mode()`` is the likeliest point instead.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
+        ... )  # both features are z + noise
+        >>> model.transform([[1.0, 1.0], [2.0, 4.0]]).round(4)
+        array([[0.6667],
+               [2.    ]])
         """
         rows = self._validate_rows(X)
         return self._fitted_model().means(rows, self._workers())
 
     def inverse_transform(self, Z: ArrayLike) -> Floats:
-        """Evaluate the generator.
+        """Evaluate the generator: rows without noise.
 
         Parameters
         ----------
         Z : array-like of shape (n_samples, n_components)
+            Latent points.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
+            The mean of the rows that come from each point.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> model.inverse_transform([[-1.5], [0.0], [2.0]])
+        array([[1.5],
+               [0. ],
+               [2. ]])
         """
         check_is_fitted(self)
         network = self._fitted_model().network

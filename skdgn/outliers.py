@@ -12,11 +12,12 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdgn._documentation import DocumentedMixin
 from skdgn._network import Floats
 from skdgn.estimator import PiecewiseAffineDGN
 
 
-class DGNOutlierDetector(OutlierMixin, BaseEstimator):
+class DGNOutlierDetector(DocumentedMixin, OutlierMixin, BaseEstimator):
     """Detect outliers by their exact density under a deep generative network.
 
     Parameters
@@ -90,12 +91,23 @@ class DGNOutlierDetector(OutlierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing, if the estimator allows it.
         y : None
             Ignored, present for scikit-learn's conventions.
 
         Returns
         -------
         self : DGNOutlierDetector
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> from skdgn import DGNOutlierDetector, PiecewiseAffineDGN
+        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, 2.9], [4.0, 3.9]]
+        >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+        >>> detector = DGNOutlierDetector(linear, contamination=0.2).fit(X)
+        >>> int((detector.score_samples(X) < detector.offset_).sum())  # a fifth of the rows
+        1
         """
         self._validate(X, reset=True)
         self.estimator_ = clone(self._template()).fit(X)
@@ -109,10 +121,22 @@ class DGNOutlierDetector(OutlierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing, if the estimator allows it.
 
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
+            In nats.
+
+        Examples
+        --------
+        >>> from skdgn import DGNOutlierDetector, PiecewiseAffineDGN
+        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, 2.9], [4.0, 3.9]]
+        >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+        >>> detector = DGNOutlierDetector(linear, contamination=0.2).fit(X)
+        >>> near, off, far = detector.score_samples([[1.5, 1.5], [1.5, 2.5], [1e6, 0.0]])
+        >>> bool(near > off > far)
+        True
         """
         check_is_fitted(self)
         self._validate(X, reset=False)
@@ -124,11 +148,21 @@ class DGNOutlierDetector(OutlierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing, if the estimator allows it.
 
         Returns
         -------
         decision : ndarray of shape (n_samples,)
-            Negative for outliers.
+            In nats; negative for outliers.
+
+        Examples
+        --------
+        >>> from skdgn import DGNOutlierDetector, PiecewiseAffineDGN
+        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, 2.9], [4.0, 3.9]]
+        >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+        >>> detector = DGNOutlierDetector(linear, contamination=0.2).fit(X)
+        >>> detector.decision_function([[1.5, 1.5], [1.5, 2.5]]) > 0.0
+        array([ True, False])
         """
         return self.score_samples(X) - self.offset_
 
@@ -138,9 +172,20 @@ class DGNOutlierDetector(OutlierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing, if the estimator allows it.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
+            -1 or 1.
+
+        Examples
+        --------
+        >>> from skdgn import DGNOutlierDetector, PiecewiseAffineDGN
+        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, 2.9], [4.0, 3.9]]
+        >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+        >>> detector = DGNOutlierDetector(linear, contamination=0.2).fit(X)
+        >>> detector.predict([[1.5, 1.5], [1.5, 2.5]])
+        array([ 1, -1])
         """
         return np.where(self.decision_function(X) < 0.0, -1, 1)

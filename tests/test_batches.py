@@ -60,6 +60,7 @@ def test_batches_are_mapped_in_order_and_added_up(n_jobs):
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_answers_do_not_depend_on_memory_or_workers(model, backend):
     rows = with_holes(model.sample(300, random_state=0)[0])
+    means, covariances = model.transform(rows), np.full((300, 1, 1), 0.1)
 
     def answer() -> list[np.ndarray]:
         return [
@@ -70,6 +71,8 @@ def test_answers_do_not_depend_on_memory_or_workers(model, backend):
             model.impute(rows),
             model.impute(rows, method="sample", n_draws=2, random_state=0),
             model.conditional_score_samples(rows, given=[0, 3]),
+            model.elbo(rows, means, covariances),
+            *model.variational_gap(rows[:40], means[:40], covariances[:40]),
         ]
 
     expected = answer()
@@ -188,6 +191,9 @@ def test_tables_on_disk_stay_there(model, on_disk, n_jobs):
         allowed = 1.5 * 2 * n_jobs * MEBIBYTE
         result = model.score_samples(on_disk)
         assert peak(lambda: model.score_samples(on_disk)) <= result.nbytes + allowed
+        some, means, covariances = on_disk[:20_000], np.zeros((20_000, 1)), np.ones((20_000, 1, 1))
+        checked = 6 * covariances.nbytes
+        assert peak(lambda: model.elbo(some, means, covariances)) <= checked + allowed
         with pytest.warns(ConvergenceWarning):
             assert peak(lambda: estimator.fit(on_disk)) <= allowed
     assert on_disk.dtype == np.float32

@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 
+import skdgn
+
 ROOT = Path(__file__).parents[1]
+
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.rst"), *ROOT.glob("docs/guide/*.rst")])
 
 
 def test_python_blocks_of_the_readme_run_in_order() -> None:
@@ -20,10 +25,30 @@ def test_python_blocks_of_the_readme_run_in_order() -> None:
     model, X, holed = names["model"], names["X"], names["holed"]
     assert np.all(np.diff(model.lower_bounds_) >= 0.0)
     np.testing.assert_array_equal(model.impute(holed)[~np.isnan(holed)], X[~np.isnan(holed)])
-    assert names["posterior"].sample(100, random_state=0).shape == (100, 3, 1)
     assert names["detector"].predict([[1.0, 0.0], [0.0, 0.0]]).tolist() == [1, -1]
+    assert names["best"].hidden_layer_sizes == (8,)
     assert np.isfinite(names["pipeline"].predict(holed)).all()
-    assert names["decoder"].n_features_in_ == 2
+
+
+def test_local_links_of_the_documents_lead_somewhere() -> None:
+    for document in ROOT.glob("*.md"):
+        for target in re.findall(r"\]\(([^)]+)\)", document.read_text()):
+            assert "://" in target or (ROOT / target).exists(), f"{document.name}: {target}"
+
+
+def test_commands_in_the_documents_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for document in DOCUMENTS:
+        text = document.read_text()
+        for target in re.findall(r"(?:`|^ {4})make ([a-z]+)", text, re.MULTILINE):
+            assert target in targets, f"{document.name}: make {target}"
+        for script in re.findall(r"(?:benchmarks|examples|tests)/\w+\.py", text):
+            assert (ROOT / script).exists(), f"{document.name}: {script}"
+
+
+def test_the_citation_has_the_version_of_the_package() -> None:
+    text = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {skdgn.__version__}\n" in text
 
 
 def test_the_floor_plan_lists_every_module_once() -> None:

@@ -71,7 +71,7 @@ class Polytopes:
         """Return one cell: all of space."""
         if not 1 <= n_dimensions <= MOST_DIMENSIONS:
             raise ValueError(
-                f"polytopes need 1 to {MOST_DIMENSIONS} latent dimensions, got {n_dimensions}."
+                f"n_components must be between 1 and {MOST_DIMENSIONS}, got {n_dimensions}."
             )
         return cls(
             np.zeros(2, dtype=np.intp),

@@ -233,7 +233,7 @@ def test_take_corners_and_dimensions() -> None:
     corners = cells.corners()
     assert corners.points.shape == (0, 4)
     np.testing.assert_array_equal(corners.start, np.zeros(len(cells) + 1))
-    with pytest.raises(ValueError, match="polytopes need 1 to 33 latent dimensions, got 34"):
+    with pytest.raises(ValueError, match="n_components must be between 1 and 33, got 34"):
         Polytopes.whole_space(34)
 
 

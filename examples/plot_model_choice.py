@@ -1,0 +1,134 @@
+"""
+Choosing the size of a network by AIC and BIC
+=============================================
+
+The likelihood is exact, so the criteria of classical statistics apply: AIC and BIC weigh it against
+the number of identifiable parameters.  Here rows are drawn from a known network with four hidden
+units; which width do the criteria choose, and how many rows do they need for it?
+"""
+
+import warnings
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from skdgn import PiecewiseAffineDGN
+
+# %%
+# The truth: a curve in three dimensions with four bends, and noise of deviation 0.4.
+
+TRUE_WIDTH = 4
+BENDS = [1.2, 0.4, -0.3, -1.0]
+WEIGHTS = np.array([[1.5, -1.2, 0.5, 0.6], [-1.0, 1.2, 1.0, 0.7], [0.6, 0.4, -0.5, -1.5]])
+
+
+def network(activation, output):
+    return PiecewiseAffineDGN.from_network(
+        coefs=[[[1.0]] * 4, output],
+        intercepts=[BENDS, [0.0, 0.0, 0.0]],
+        noise_covariance=[0.16, 0.16, 0.16],
+        activation=activation,
+    )
+
+
+truth = network("abs", WEIGHTS)
+print(f"the true network: {truth.n_regions_} regions, {truth.n_parameters_:.0f} parameters")
+
+
+def fit(X, width, activation):
+    model = PiecewiseAffineDGN(
+        hidden_layer_sizes=(width,) if width else (),
+        activation=activation,
+        tol=1e-3,
+        random_state=0,
+    )
+    with warnings.catch_warnings():
+        # Criteria compare maxima; one that is nearly reached will do.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(X)
+
+
+# %%
+# For several numbers of rows, networks of every width are fitted to three draws of the rows.
+# ``n_parameters_`` does not count what cannot be identified: a unit can be scaled if the next layer
+# is scaled back, so each hidden unit has one weight less than its matrices suggest.
+
+WIDTHS = (0, 1, 2, 3, 4, 5, 6, 8)
+ROWS = (30, 100, 300, 1000)
+N_REPEATS = 3
+X_test, _ = truth.sample(5000, random_state=1000)
+best_score = truth.score(X_test)
+
+criteria = {name: np.empty((len(ROWS), N_REPEATS, len(WIDTHS))) for name in ("AIC", "BIC", "test")}
+for i, n_rows in enumerate(ROWS):
+    for repeat in range(N_REPEATS):
+        X, _ = truth.sample(n_rows, random_state=10 * repeat + i)
+        for j, width in enumerate(WIDTHS):
+            model = fit(X, width, "abs")
+            criteria["AIC"][i, repeat, j] = model.aic(X)
+            criteria["BIC"][i, repeat, j] = model.bic(X)
+            criteria["test"][i, repeat, j] = best_score - model.score(X_test)
+
+# %%
+# What the choices cost: the mean log density of new rows, below that of the true network.
+
+print("   rows  width by AIC  width by BIC  loss in nats: AIC    BIC  best width")
+for i, n_rows in enumerate(ROWS):
+    chosen = {name: criteria[name][i].argmin(axis=1) for name in ("AIC", "BIC", "test")}
+    losses = {
+        name: np.mean(criteria["test"][i, np.arange(N_REPEATS), chosen[name]]) for name in chosen
+    }
+    widths = {name: ", ".join(str(WIDTHS[j]) for j in chosen[name]) for name in chosen}
+    print(
+        f"{n_rows:7d}  {widths['AIC']:>12s}  {widths['BIC']:>12s}"
+        f"  {losses['AIC']:18.3f}  {losses['BIC']:5.3f}  {losses['test']:10.3f}"
+    )
+
+# %%
+# The absolute value looks the same from both sides.  A leaky ReLU does not: turned round, it has
+# another slope on the left, which the other units must make up for.  To turn a unit round, EM
+# would have to pass through worse networks, and it never does.  So a fit with exactly the true
+# width may miss the truth, whereas one more unit leaves room.  BIC then takes that unit: it
+# compares the maxima that were found, not those that exist.
+
+leaky_truth = network("leaky_relu", 2.0 * WEIGHTS)
+X, _ = leaky_truth.sample(1000, random_state=0)
+print(f"leaky ReLU, 1000 rows: true network, mean log density {leaky_truth.score(X):.3f}")
+for width in (3, 4, 5, 6):
+    model = fit(X, width, "leaky_relu")
+    print(f"  width {width}: mean log density {model.score(X):.3f}, BIC {model.bic(X):.0f}")
+
+# %%
+# The larger the sample, the surer the choice; its curves below are averages over the draws.  BIC
+# asks more of a unit than AIC, which shows in how steeply it rises beyond the truth.  Thirty rows
+# are too few for either: a network with 22 parameters can follow them nearly everywhere, and the
+# likelihood of the training rows is no guide any more.  (A prior on the weights helps there.)
+
+figure, panels = plt.subplots(1, 4, figsize=(15, 3.8), layout="constrained")
+X, regions = truth.sample(600, random_state=0)
+panels[0].scatter(X[:, 0], X[:, 1], c=regions, s=5, cmap="viridis")
+curve = truth.inverse_transform(np.linspace(-3.0, 3.0, 601)[:, None])
+panels[0].plot(curve[:, 0], curve[:, 1], color="black")
+panels[0].set_title("two of three features, and the true curve")
+titles = {
+    "AIC": "AIC per row, above its minimum",
+    "BIC": "BIC per row, above its minimum",
+    "test": "loss on new rows",
+}
+for panel, (name, values) in zip(panels[1:], criteria.items(), strict=True):
+    for i, n_rows in enumerate(ROWS):
+        mean = values[i].mean(axis=0) / (1 if name == "test" else n_rows)
+        mean = mean if name == "test" else mean - mean.min()
+        color = plt.colormaps["viridis"](0.9 - 0.28 * i)
+        panel.plot(range(len(WIDTHS)), mean, "o-", color=color, label=f"{n_rows} rows")
+        panel.plot(mean.argmin(), mean.min(), "o", color=color, markersize=11, fillstyle="none")
+    panel.axvline(WIDTHS.index(TRUE_WIDTH), color="0.7", linestyle=":")
+    panel.set_xticks(range(len(WIDTHS)), WIDTHS)
+    panel.set(xlabel="hidden units", title=titles[name])
+    panel.set_yscale("symlog", linthresh=0.1)
+    panel.set_ylim(bottom=-0.02)
+    panel.set_yticks([0.0, 0.05, 0.1, 1.0], ["0", "0.05", "0.1", "1"])
+panels[1].legend()
+figure.savefig("model_choice.png", dpi=110)
+print("saved model_choice.png")

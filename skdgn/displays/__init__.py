@@ -1,0 +1,13 @@
+"""Pictures of a fitted model, in scikit-learn's manner; they need matplotlib (``skdgn[plot]``)."""
+
+from skdgn.displays.density import DensityDisplay
+from skdgn.displays.likelihood import LikelihoodCurveDisplay
+from skdgn.displays.partition import LatentPartitionDisplay
+from skdgn.displays.posterior import PosteriorDisplay
+
+__all__ = [
+    "DensityDisplay",
+    "LatentPartitionDisplay",
+    "LikelihoodCurveDisplay",
+    "PosteriorDisplay",
+]

@@ -1,0 +1,452 @@
+"""A variational autoencoder with a Gaussian encoder, trained by Adam."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skdgn._checks import check_hidden_layer_sizes
+from skdgn._documentation import DocumentedMixin
+from skdgn._jit import LOG_SQRT_2PI
+from skdgn._network import Floats, Network
+from skdgn._noise import Noise
+from skdgn._random import draw_seed
+from skdgn._torch import import_torch, read_decoder, to_array, write_decoder
+from skdgn.estimator import PiecewiseAffineDGN
+
+
+class Epoch(NamedTuple):
+    """What is known of an epoch of training.
+
+    Attributes
+    ----------
+    elbo : float
+        Mean lower bound of the rows, by one draw of z each, while the weights moved.
+    seconds : float
+        Of training since the first epoch, callbacks not included.
+
+    Examples
+    --------
+    >>> from skdgn.vae import Epoch
+    >>> Epoch(elbo=-1.5, seconds=0.2)
+    Epoch(elbo=-1.5, seconds=0.2)
+    """
+
+    elbo: float
+    seconds: float
+
+
+class GaussianEncoder:
+    """Turn rows into Gaussians q(z | x) with independent components.
+
+    Parameters
+    ----------
+    layers : torch.nn.Module
+        From rows (n, n_features) to (n, 2 n_components): means, then logarithms of variances.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdgn.vae import GaussianEncoder
+    >>> encoder = GaussianEncoder(torch.nn.Linear(2, 2))
+    >>> means, log_variances = encoder(torch.zeros(5, 2))
+    >>> means.shape, log_variances.shape
+    (torch.Size([5, 1]), torch.Size([5, 1]))
+    """
+
+    def __init__(self, layers: Any) -> None:
+        self.layers = layers
+
+    def __call__(self, rows: Any) -> tuple[Any, Any]:
+        """Return means and log variances, tensors of shape (n, n_components)."""
+        means, log_variances = self.layers(rows).chunk(2, dim=-1)
+        return means, log_variances
+
+
+class GaussianVAE(DocumentedMixin, BaseEstimator):
+    """Variational autoencoder whose decoder is the generator of `PiecewiseAffineDGN`.
+
+    The model is the same, ``z ~ N(0, I)`` and ``x | z ~ N(g(z), noise)``; weights and noise are
+    learned by Adam, from a lower bound of the likelihood.  It is here to be compared with.
+
+    Parameters
+    ----------
+    decoder : torch.nn.Sequential
+        The generator at the start, as for `PiecewiseAffineDGN.from_torch`; it is not changed.
+        Training is in its precision.  `make_decoder` makes one from an estimator's weights.
+    noise_covariance : float or array-like of shape (n_features,), default=1.0
+        Variance of the noise at the start, which is learned: one for all features, or one each.
+    encoder_layer_sizes : tuple of int, default=(32, 32)
+        Widths of the encoder's hidden layers, with ReLU between them.
+    learning_rate : float, default=1e-3
+        Of Adam.
+    batch_size : int, default=50
+        Rows of a mini-batch.
+    max_iter : int, default=1000
+        Largest number of epochs.
+    tol : float, default=1e-3
+        Training stops when the lower bound, averaged over the last ``n_iter_no_change`` epochs,
+        is less than this above its average over as many epochs before.
+    n_iter_no_change : int, default=100
+        Epochs over which the lower bound is averaged; a single one's is too noisy to judge by.
+    callback : callable, default=None
+        Called with this object before the first and after every epoch, with the attributes below
+        up to date.  Its time does not count as training.  Training stops if it returns True.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the encoder's weights, of the order of the rows and of the draws of z.
+
+    Attributes
+    ----------
+    decoder_ : torch.nn.Sequential
+        The trained generator.
+    encoder_ : GaussianEncoder
+        The trained encoder.
+    noise_covariance_ : float or ndarray of shape (n_features,)
+        The learned variance of the noise.
+    history_ : list of Epoch
+        For every epoch, ``elbo``, the mean lower bound of the rows while it went on, and
+        ``seconds`` of training up to its end.
+    n_iter_ : int
+        Number of epochs.
+    converged_ : bool
+        Whether training stopped because the lower bound stood still.
+    n_features_in_ : int
+        Number of features.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdgn.datasets import make_noisy_circle
+    >>> from skdgn.vae import GaussianVAE
+    >>> X = make_noisy_circle(100, random_state=0)
+    >>> start = torch.nn.Sequential(
+    ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+    ... )
+    >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+    >>> len(vae.history_), vae.converged_
+    (2, False)
+    >>> vae.to_estimator().score_samples(X).shape  # the exact log density
+    (100,)
+    """
+
+    _imported_from: ClassVar[str] = "skdgn.vae"
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "decoder": "no_validation",  # here, that is: `fit` reads it
+        "noise_covariance": "no_validation",
+        "encoder_layer_sizes": [tuple, list],
+        "learning_rate": [Interval(Real, 0.0, None, closed="neither")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, None, None, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "callback": [callable, None],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    decoder_: Any
+    encoder_: GaussianEncoder
+    noise_covariance_: float | Floats
+    history_: list[Epoch]
+    n_iter_: int
+    converged_: bool
+    n_features_in_: int
+
+    def __init__(
+        self,
+        decoder: Any,
+        noise_covariance: ArrayLike = 1.0,
+        *,
+        encoder_layer_sizes: Sequence[int] = (32, 32),
+        learning_rate: float = 1e-3,
+        batch_size: int = 50,
+        max_iter: int = 1000,
+        tol: float = 1e-3,
+        n_iter_no_change: int = 100,
+        callback: Callable[[GaussianVAE], bool | None] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.decoder = decoder
+        self.noise_covariance = noise_covariance
+        self.encoder_layer_sizes = encoder_layer_sizes
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.callback = callback
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: None = None) -> Self:
+        """Train decoder, encoder and noise.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows without holes.
+        y : None
+            Ignored, present for scikit-learn's conventions.
+
+        Returns
+        -------
+        self : GaussianVAE
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> vae.n_iter_
+        2
+        """
+        torch = import_torch()
+        coefs, _, _ = read_decoder(self.decoder)
+        n_features, n_components = len(coefs[-1]), coefs[0].shape[1]
+        noise = Noise.from_covariance(to_array(self.noise_covariance), n_features)
+        if noise.covariance_type == "full":
+            raise ValueError(
+                f"noise_covariance must be a number or have shape ({n_features},), "
+                f"got shape {noise.covariance.shape}."
+            )
+        sizes = check_hidden_layer_sizes(self.encoder_layer_sizes, "encoder_layer_sizes")
+        table = validate_data(self, X, dtype=np.float64)
+        if table.shape[1] != n_features:
+            raise ValueError(
+                f"X must have {n_features} columns, the decoder's outputs, got {table.shape[1]}."
+            )
+        seed = draw_seed(self.random_state)
+        generator = torch.Generator().manual_seed(seed)
+        decoder = copy.deepcopy(self.decoder).requires_grad_(True)
+        dtype = next(decoder.parameters()).dtype
+        rows = torch.from_numpy(table).to(dtype)
+        encoder = _make_encoder((n_features, *sizes, 2 * n_components), dtype, seed)
+        log_variance = torch.tensor(np.log(noise.covariance), dtype=dtype, requires_grad=True)
+        self.decoder_, self.encoder_ = decoder, encoder
+        self.history_, self.converged_ = [], False
+        weights = [*decoder.parameters(), *encoder.layers.parameters(), log_variance]
+        optimizer = torch.optim.Adam(weights, lr=float(self.learning_rate), fused=True)
+        seconds = 0.0
+        while not self._report(log_variance) and len(self.history_) < self.max_iter:
+            started = time.perf_counter()
+            total = torch.zeros((), dtype=dtype)
+            order = torch.randperm(len(rows), generator=generator)
+            for batch in rows[order].split(int(self.batch_size)):
+                draws = torch.randn((len(batch), n_components), generator=generator, dtype=dtype)
+                elbo = _elbo(decoder, encoder, log_variance, batch, draws[None])
+                optimizer.zero_grad()
+                (-elbo.mean()).backward()
+                optimizer.step()
+                total += elbo.detach().sum()
+            mean = float(total) / len(rows)
+            seconds += time.perf_counter() - started
+            if not math.isfinite(mean):
+                raise FloatingPointError(
+                    f"the lower bound became {mean} in epoch {len(self.history_) + 1}. "
+                    f"Try a learning_rate below {self.learning_rate}, or rescale X."
+                )
+            self.history_.append(Epoch(mean, seconds))
+        return self
+
+    def _report(self, log_variance: Any) -> bool:
+        """Bring the attributes up to date and tell the callback; True if training is over."""
+        self.n_iter_ = len(self.history_)
+        variance = np.exp(to_array(log_variance))
+        self.noise_covariance_ = float(variance) if variance.ndim == 0 else variance
+        wants_to_stop = self.callback is not None and self.callback(self) is True
+        n = int(self.n_iter_no_change)
+        if self.n_iter_ >= 2 * n:
+            bounds = [epoch.elbo for epoch in self.history_[-2 * n :]]
+            self.converged_ = bool(np.mean(bounds[n:]) - np.mean(bounds[:n]) < self.tol)
+        return wants_to_stop or self.converged_
+
+    def to_estimator(self) -> PiecewiseAffineDGN:
+        """Return the decoder with its noise as an estimator: exact density, exact posterior.
+
+        Returns
+        -------
+        estimator : PiecewiseAffineDGN
+            As from `PiecewiseAffineDGN.from_torch`.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> vae.to_estimator().posterior(X[:3]).mean.shape
+        (3, 1)
+        """
+        check_is_fitted(self)
+        return PiecewiseAffineDGN.from_torch(self.decoder_, self.noise_covariance_)
+
+    def encode(self, X: ArrayLike) -> tuple[Floats, Floats]:
+        """Compute the encoder's Gaussian q(z | x) for each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows without holes.
+
+        Returns
+        -------
+        means : ndarray of shape (n_samples, n_components)
+            Mean of q for each row.
+        covariances : ndarray of shape (n_samples, n_components, n_components)
+            Diagonal matrices.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> means, covariances = vae.encode(X)
+        >>> vae.to_estimator().elbo(X, means, covariances).shape  # the bound, without draws
+        (100,)
+        """
+        torch = import_torch()
+        with torch.no_grad():
+            means, log_variances = (to_array(part) for part in self.encoder_(self._rows(X)))
+        return means, np.exp(log_variances)[:, :, None] * np.eye(means.shape[1])
+
+    def monte_carlo_elbo(
+        self, X: ArrayLike, n_draws: int = 100, random_state: Any = None
+    ) -> tuple[Floats, Floats]:
+        """Estimate the lower bound of each row as training does, by draws from the encoder.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows without holes.
+        n_draws : int, default=100
+            Draws of z for each row.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws.
+
+        Returns
+        -------
+        elbo : ndarray of shape (n_samples,)
+            Mean over the draws, in nats.
+        standard_error : ndarray of shape (n_samples,)
+            Of that mean.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> from skdgn.vae import GaussianVAE
+        >>> X = make_noisy_circle(100, random_state=0)
+        >>> start = torch.nn.Sequential(
+        ...     torch.nn.Linear(1, 4), torch.nn.LeakyReLU(0.1), torch.nn.Linear(4, 2)
+        ... )
+        >>> vae = GaussianVAE(start, max_iter=2, random_state=0).fit(X)
+        >>> elbo, standard_error = vae.monte_carlo_elbo(X, n_draws=20, random_state=0)
+        >>> elbo.shape, bool((standard_error > 0.0).all())
+        ((100,), True)
+        """
+        if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 2:
+            raise ValueError(f"n_draws must be an integer of at least 2, got {n_draws!r}.")
+        rows = self._rows(X)
+        torch = import_torch()
+        seed = draw_seed(random_state)
+        generator = torch.Generator().manual_seed(seed)
+        n_components = read_decoder(self.decoder_).coefs[0].shape[1]
+        shape = (int(n_draws), len(rows), n_components)
+        with torch.no_grad():
+            draws = torch.randn(shape, generator=generator, dtype=rows.dtype)
+            log_variance = torch.tensor(np.log(self.noise_covariance_), dtype=rows.dtype)
+            elbo = to_array(_elbo(self.decoder_, self.encoder_, log_variance, rows, draws))
+        return elbo.mean(axis=0), elbo.std(axis=0, ddof=1) / math.sqrt(n_draws)
+
+    def _rows(self, X: ArrayLike) -> Any:
+        """Check rows and turn them into a tensor of the decoder's precision."""
+        check_is_fitted(self)
+        table = validate_data(self, X, reset=False, dtype=np.float64)
+        dtype = next(self.decoder_.parameters()).dtype
+        return import_torch().from_numpy(table).to(dtype)
+
+
+def _make_encoder(sizes: Sequence[int], dtype: Any, seed: int) -> GaussianEncoder:
+    torch = import_torch()
+    layers: list[Any] = []
+    # PyTorch draws starting weights from its global generator, which is put back.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for fan_in, fan_out in pairwise(sizes):
+            layers += [torch.nn.Linear(fan_in, fan_out, dtype=dtype), torch.nn.ReLU()]
+    return GaussianEncoder(torch.nn.Sequential(*layers[:-1]))
+
+
+def _elbo(decoder: Any, encoder: GaussianEncoder, log_variance: Any, rows: Any, draws: Any) -> Any:
+    """Lower bounds (m, n) of rows (n, D), for m standard normal draws (m, n, S) of each.
+
+    The divergence of q from the prior is in closed form, the rest is the draws'.
+    """
+    means, log_variances = encoder(rows)
+    latent = means + (0.5 * log_variances).exp() * draws
+    residuals = rows - decoder(latent)
+    squares = residuals**2 * (-log_variance).exp() + log_variance
+    log_likelihood = -0.5 * squares.sum(dim=-1) - rows.shape[1] * LOG_SQRT_2PI
+    divergence = 0.5 * (means**2 + log_variances.exp() - 1.0 - log_variances).sum(dim=-1)
+    return log_likelihood - divergence
+
+
+def make_decoder(estimator: PiecewiseAffineDGN, dtype: str = "float32") -> Any:
+    """Make a PyTorch decoder that computes what a fitted estimator's generator does.
+
+    Parameters
+    ----------
+    estimator : PiecewiseAffineDGN
+        Fitted, or made by ``from_network``.
+    dtype : {"float32", "float64"}, default="float32"
+        Its precision.
+
+    Returns
+    -------
+    decoder : torch.nn.Sequential
+        ``Linear`` layers with activations between them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdgn import PiecewiseAffineDGN
+    >>> from skdgn.vae import make_decoder
+    >>> model = PiecewiseAffineDGN.from_network(
+    ...     [[[1.0]], [[1.0], [2.0]]], [[0.0], [0.0, 0.0]], 0.01, activation="relu"
+    ... )
+    >>> make_decoder(model)(torch.tensor([[3.0]])).tolist()
+    [[3.0, 6.0]]
+    """
+    torch = import_torch()
+    if not isinstance(estimator, PiecewiseAffineDGN):
+        raise ValueError(f"estimator must be a PiecewiseAffineDGN, got {type(estimator).__name__}.")
+    check_is_fitted(estimator)
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}.')
+    network: Network = estimator._fitted_model().network
+    return write_decoder(network, getattr(torch, dtype))
