@@ -37,7 +37,7 @@ LEAST_SECONDS = 20.0
 LEAST_RATIO = 10.0
 N_SNAPSHOTS = 40
 NEGATIVE_SLOPE = 0.1
-# Of the features' variances.  From 1 the circle's decoder collapses: it ignores its latent variable.
+# Of the features' variances.  From 1 the circle's decoder collapses: it ignores its latent space.
 STARTING_NOISE = 0.1
 
 
