@@ -41,8 +41,7 @@ RIVALS: dict[str, tuple[Any, list[dict[str, list[Any]]]]] = {
         PiecewiseAffineDGN(covariance_type="full", reg_covar=REGULARIZATION, random_state=0),
         [
             {"hidden_layer_sizes": [(), (4,), (8,), (16,), (32,), (48,)], "noise": ["shared"]},
-            {"hidden_layer_sizes": [(4,), (8,), (16,)], "noise": ["regional"]},
-            {"n_components": [2], "hidden_layer_sizes": [(4,), (8,)], "noise": ["regional"]},
+            {"hidden_layer_sizes": [(4,), (8,)], "noise": ["regional"]},
         ],
     ),
     "GaussianMixture": (

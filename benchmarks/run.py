@@ -46,11 +46,12 @@ def shortfall(value: float, target: str) -> float:
 def draw_picture(table: list[Row], path: Path) -> None:
     """Draw how far every value is from its target."""
     rows = [row for row in reversed(table) if row[2]]
-    figure, axes = plt.subplots(figsize=(10, 0.35 * len(rows) + 1.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(12, 0.35 * len(rows) + 1.2), layout="constrained")
     factors = [shortfall(value, target) for _, value, target, _ in rows]
     colors = ["tab:green" if met else "tab:red" for *_, met in rows]
     bars = [factor - 1.0 for factor in factors]
-    axes.barh([name.strip() for name, *_ in rows], bars, color=colors, left=1.0)
+    labels = [f"{name.strip()}: {value:.3g} ({target})" for name, value, target, _ in rows]
+    axes.barh(labels, bars, color=colors, left=1.0)
     axes.set_xscale("log")
     axes.axvline(1.0, color="black", linewidth=1.0)
     axes.set_xlabel("value relative to its target, the smaller the better; 1: just met")

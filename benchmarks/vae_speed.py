@@ -37,6 +37,8 @@ LEAST_SECONDS = 20.0
 LEAST_RATIO = 10.0
 N_SNAPSHOTS = 40
 NEGATIVE_SLOPE = 0.1
+# Of the features' variances.  From 1 the circle's decoder collapses: it ignores its latent space.
+STARTING_NOISE = 0.1
 
 
 class Race:
@@ -95,7 +97,7 @@ def race(
         start = make_start(n_components, width, rows.shape[1])
         GaussianVAE(
             start,
-            np.ones(rows.shape[1]),
+            STARTING_NOISE * rows.var(axis=0),
             learning_rate=rate,
             max_iter=1_000_000,  # the race ends it
             tol=-1e9,

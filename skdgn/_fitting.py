@@ -355,17 +355,21 @@ def _best_start(problem: Problem, settings: Settings, generator: np.random.Gener
         interrupted = True
     best = likeliest(runs).state
     if problem.noise_prior is not None and not interrupted:
-        trial_problem = _sample_problem(problem, _REGIONAL_TRIAL_ROWS, generator)
-        begun = begin_regional_noise(
-            trial_problem,
-            best.network,
-            best.noise,
-            _chain(trial_problem, settings, generator),
-            settings.m_step,
-            settings.max_iter,
-            settings.tol,
-        )
-        best, interrupted = begun.state, begun.interrupted
+        regional_problem = _sample_problem(problem, _REGIONAL_TRIAL_ROWS, generator)
+        try:
+            begun = begin_regional_noise(
+                regional_problem,
+                best.network,
+                best.noise,
+                _chain(regional_problem, settings, generator),
+                settings.m_step,
+                settings.max_iter,
+                settings.tol,
+            )
+            best, interrupted = begun.state, begun.interrupted
+            trial_problem = regional_problem
+        except KeyboardInterrupt:  # before anything had begun
+            interrupted = True
     if trial_problem is not problem:
         best = problem.evaluate(best.network, best.noise)
     return Progress(best, interrupted=interrupted)

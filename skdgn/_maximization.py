@@ -19,6 +19,9 @@ how far to go is for the exact log-likelihood to decide (`_em`).
 Where regions have noises of their own, ``N_r`` stands for N.  The density then jumps at the
 boundaries, whose moving is not part of this gradient: that of the output layer stays exact, those
 of hidden layers are not, and it is again the exact log-likelihood that accepts a step or not.
+The missing term is as large as the rest.  With it (one latent dimension, wine tables) fits took
+three times as long and ended higher, by 0.1 to 0.5 a row; held-out rows were likelier by 0.1 with
+16 units and by 0.02 with 32, but less likely with 64.  So it is left out.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-import skdgn._em
 import skdgn._fitting
+import skdgn._regional_starts
 from skdgn import PiecewiseAffineDGN
 from skdgn._chains import Chain, find_clusters, make_chain
 from skdgn._network import Activation
@@ -145,18 +145,17 @@ def test_clusters_are_a_better_beginning_where_there_are_clusters(
     assert with_chain > fit_quietly(model, rows).lower_bound_ + 0.05
 
 
+@pytest.mark.parametrize("during", ["clusters", "trials"])
 def test_an_interrupted_beginning_keeps_the_best(
-    rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
+    rows: np.ndarray, during: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, calls = skdgn._em.expect, []
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
 
-    def interrupted(*arguments: object, **keywords: object) -> object:
-        calls.append(1)
-        if len(calls) == 40:
-            raise KeyboardInterrupt
-        return original(*arguments, **keywords)
-
-    monkeypatch.setattr(skdgn._em, "expect", interrupted)
+    if during == "clusters":
+        monkeypatch.setattr(skdgn._fitting, "make_chain", interrupt)
+    else:
+        monkeypatch.setattr(skdgn._regional_starts, "_first_state", interrupt)
     model = PiecewiseAffineDGN(
         hidden_layer_sizes=(8,), noise="regional", max_iter=10, random_state=0
     )
