@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from skdgn._network import Floats
+from skdgn.displays._canvas import require_matplotlib
 
 
 class AuditDisplay:
@@ -92,12 +93,9 @@ class AuditDisplay:
         True
         """
         if axes is None:
-            try:
-                import matplotlib.pyplot as plt
-            except ImportError as error:
-                raise ImportError(
-                    'matplotlib is needed for this: pip install "skdgn[plot]".'
-                ) from error
+            require_matplotlib("AuditDisplay.plot")
+            import matplotlib.pyplot as plt
+
             _, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
         elif np.shape(axes) != (2,):
             raise ValueError(f"axes must hold two matplotlib Axes, got {axes!r}.")
