@@ -1,0 +1,228 @@
+"""A fit of a mixture of networks, from samples to parameters: scale, start, EM, scale back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from skdgn._batches import read
+from skdgn._completion import complete_rows
+from skdgn._em import Progress, climb, likeliest
+from skdgn._fitting import Scaling, Settings, pose_problem, restore_parameters
+from skdgn._mixture_starts import (
+    Gaussians,
+    find_responsibilities,
+    make_networks,
+    split_covariance,
+    write_linear_network,
+)
+from skdgn._network import Floats, Network
+from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep, NoisePrior
+from skdgn._noise import Noise
+from skdgn._rows import ScaledRows, fits_into, merge_duplicates, sample_rows
+
+# A table that is not in memory starts from so many of its samples.
+_STARTING_SAMPLES = 20_000
+# Iterations of the linear networks that stand in for scikit-learn's Gaussian mixture.
+_LINEAR_ITERATIONS = 100
+_LINEAR_TOLERANCE = 1e-3
+
+Parameters = tuple[Floats, list[tuple[Network, Noise]]]  # weights, networks with their noise
+
+
+@dataclass(frozen=True)
+class MixtureSettings:
+    """The estimator's parameters that concern a fit, already checked."""
+
+    network: Settings
+    n_networks: int
+    init: str | Floats  # a method, or responsibilities (n, K)
+    concentration: float
+    noise_prior_weight: float
+    n_init: int
+    max_iter: int
+    tol: float
+
+
+@dataclass(frozen=True)
+class MixtureResult:
+    """Fitted parameters in the units of the samples, and how EM got there."""
+
+    weights: Floats
+    networks: list[tuple[Network, Noise]]
+    lower_bound: float
+    lower_bounds: Floats
+    converged: bool
+    stopped: bool  # by whoever watched
+    interrupted: bool  # by the keyboard
+
+
+@dataclass(frozen=True)
+class MixtureIteration:
+    """What can be told of an iteration; numbers count from 1."""
+
+    run: int
+    number: int
+    lower_bound: float
+    change: float
+    n_regions: int
+    converged: bool
+    result: Callable[[], MixtureResult]  # as if the fit had ended here
+
+
+def fit_mixture(
+    samples: NDArray[Any],
+    sample_weights: Floats,
+    settings: MixtureSettings,
+    generator: np.random.Generator,
+    warm_start: Parameters | None,
+    watch: Callable[[MixtureIteration], bool],
+) -> MixtureResult:
+    """Fit a mixture to samples (n, D), NaN where a value is missing.
+
+    As `skdgn._fitting.fit_network`, which see.
+    """
+    workers = settings.network.workers
+    in_memory = fits_into(workers.memory, samples)
+    if in_memory and isinstance(settings.init, str):
+        samples, sample_weights = merge_duplicates(read(samples), sample_weights)
+    scaling = Scaling.of(samples, sample_weights, settings.network.covariance_type, workers)
+    table = scaling.apply(samples)
+    network_problem = pose_problem(
+        read(table) if in_memory else table, sample_weights, scaling, settings.network
+    )
+    n_features = len(scaling.center)
+    problem = MixtureProblem(
+        network_problem,
+        settings.concentration,
+        NoisePrior(settings.noise_prior_weight, np.full(n_features, 0.01)),
+    )
+    log_volume = scaling.log_volume(samples, sample_weights, workers)
+
+    def result(progress: Progress) -> MixtureResult:
+        return MixtureResult(
+            progress.state.weights,
+            [
+                restore_parameters(network_problem, scaling, network)
+                for network in progress.state.networks
+            ],
+            progress.state.lower_bound - log_volume,
+            np.array(progress.lower_bounds) - log_volume,
+            progress.converged,
+            progress.stopped,
+            progress.interrupted,
+        )
+
+    def tell(run: int, progress: Progress) -> bool:
+        bounds = progress.lower_bounds
+        return watch(
+            MixtureIteration(
+                run=run,
+                number=len(bounds),
+                lower_bound=bounds[-1] - log_volume,
+                change=bounds[-1] - (bounds[-2] if len(bounds) > 1 else progress.start),
+                n_regions=progress.state.n_regions,
+                converged=progress.converged,
+                result=lambda: result(progress),
+            )
+        )
+
+    runs: list[Progress] = []
+    # Products are small: on a busy machine, threads waiting for each other take ten times as long.
+    with threadpool_limits(limits=1, user_api="blas"):
+        try:
+            for run in range(1 if warm_start is not None else settings.n_init):
+                if warm_start is not None:
+                    weights, networks = warm_start
+                    networks = [scaling.scale(*network) for network in networks]
+                    start = _begin(problem, weights, networks)
+                else:
+                    start = start_mixture(problem, settings, generator)
+                runs.append(
+                    climb(
+                        MixtureStep(problem, settings.network.m_step, settings.tol),
+                        start,
+                        settings.max_iter,
+                        settings.tol,
+                        partial(tell, run + 1),
+                    )
+                )
+                if runs[-1].interrupted:
+                    break
+        except KeyboardInterrupt:
+            if not runs:
+                raise
+            runs[-1].interrupted = True
+    return replace(result(likeliest(runs)), interrupted=runs[-1].interrupted)
+
+
+def _begin(
+    problem: MixtureProblem, weights: Floats, networks: list[tuple[Network, Noise]]
+) -> MixtureState:
+    return problem.evaluate(weights, [problem.build(*parts) for parts in networks])
+
+
+def start_mixture(
+    problem: MixtureProblem, settings: MixtureSettings, generator: np.random.Generator
+) -> MixtureState:
+    """Begin with networks that are linear, and as likely as a Gaussian mixture."""
+    network, own = settings.network, problem.network
+    samples, weights = own.rows, own.row_weights
+    if isinstance(samples, ScaledRows):
+        n_samples = min(_STARTING_SAMPLES, len(samples))
+        samples, weights = sample_rows(samples, weights, n_samples, generator)
+    samples = read(samples)
+    is_complete = not np.isnan(samples).any()
+    completed = complete_rows(samples, weights)
+    if isinstance(settings.init, str):
+        shares = find_responsibilities(
+            completed,
+            weights,
+            settings.n_networks,
+            # Of a table with missing values, clusters are the start of a start.
+            settings.init if is_complete or settings.init == "random" else "kmeans",
+            network.covariance_type,
+            network.reg_covar,
+            generator,
+        )
+    else:
+        shares = settings.init * weights[:, None]
+    prior = problem.noise_prior
+    gaussians = Gaussians.of(completed, shares, prior.weight, prior.variances)
+    smallest = np.full(completed.shape[1], network.reg_covar)
+    make = partial(
+        make_networks,
+        n_components=network.n_components,
+        activation=network.activation,
+        covariance_type=network.covariance_type,
+        smallest_variances=smallest,
+    )
+    is_whole = np.array_equal(weights, np.rint(weights))
+    if settings.init != "gaussian_mixture" or (is_complete and is_whole):
+        networks = make(gaussians, hidden_layer_sizes=network.hidden_layer_sizes)
+        return _begin(problem, gaussians.weights, networks)
+    # scikit-learn's mixture knows neither missing values nor weights: linear networks do.
+    linear = replace(problem, network=replace(own, rows=samples, row_weights=weights))
+    state = climb(
+        MixtureStep(linear, "joint", _LINEAR_TOLERANCE),
+        _begin(linear, gaussians.weights, make(gaussians, hidden_layer_sizes=())),
+        _LINEAR_ITERATIONS,
+        _LINEAR_TOLERANCE,
+    ).state
+    networks = []
+    for model in state.models:
+        slopes, noise = model.network.coefs[-1], model.noise
+        if network.covariance_type == "full" and network.hidden_layer_sizes:
+            slopes = split_covariance(noise.covariance, network.n_components, smallest)
+            noise = Noise.from_covariance(noise.covariance - slopes @ slopes.T, len(slopes))
+        bent = write_linear_network(
+            slopes, model.network.intercepts[-1], network.hidden_layer_sizes, network.activation
+        )
+        networks.append((bent, noise))
+    return _begin(problem, state.weights, networks)
