@@ -9,12 +9,14 @@ from skdgn.displays import (
 )
 from skdgn.estimator import PiecewiseAffineDGN
 from skdgn.imputer import DGNImputer
+from skdgn.mixture import DGNMixture
 from skdgn.outliers import DGNOutlierDetector
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "DGNImputer",
+    "DGNMixture",
     "DGNOutlierDetector",
     "DensityDisplay",
     "LatentPartitionDisplay",

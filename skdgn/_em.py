@@ -43,7 +43,7 @@ _MOST_SHORTENINGS = 8
 # is where little is left to gain, and bold steps there fit the noise of the rows.
 WORTHWHILE = 10.0
 # The likelihood must stand still for this many iterations before EM stops: one may be unlucky.
-_PATIENCE = 2
+PATIENCE = 2
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ def climb(
                 progress.state = trial
                 progress.lower_bounds.append(trial.lower_bound)
                 still = still + 1 if trial.lower_bound - before < tol else 0
-                progress.converged = still >= _PATIENCE
+                progress.converged = still >= PATIENCE
             progress.stopped = watch(progress)
             if progress.converged or progress.stopped:
                 break

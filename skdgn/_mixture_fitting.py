@@ -24,14 +24,19 @@ from skdgn._mixture_starts import (
 )
 from skdgn._network import Floats, Network
 from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep, NoisePrior
+from skdgn._network_restarts import Restarts
 from skdgn._noise import Noise
 from skdgn._rows import ScaledRows, fits_into, merge_duplicates, sample_rows
 
 # A table that is not in memory starts from so many of its samples.
 _STARTING_SAMPLES = 20_000
+# Variance of the samples that the prior of the noise adds, as a share of the features' variances.
+_PRIOR_VARIANCE = 0.01
 # Iterations of the linear networks that stand in for scikit-learn's Gaussian mixture.
 _LINEAR_ITERATIONS = 100
 _LINEAR_TOLERANCE = 1e-3
+# How often networks are fitted anew when EM stands still.
+_MOST_RESTARTS = 1
 
 Parameters = tuple[Floats, list[tuple[Network, Noise]]]  # weights, networks with their noise
 
@@ -101,7 +106,7 @@ def fit_mixture(
     problem = MixtureProblem(
         network_problem,
         settings.concentration,
-        NoisePrior(settings.noise_prior_weight, np.full(n_features, 0.01)),
+        NoisePrior(settings.noise_prior_weight, _PRIOR_VARIANCE * np.eye(n_features)),
     )
     log_volume = scaling.log_volume(samples, sample_weights, workers)
 
@@ -133,6 +138,7 @@ def fit_mixture(
             )
         )
 
+    restarts = Restarts(problem, settings.network.m_step, settings.tol, generator)
     runs: list[Progress] = []
     # Products are small: on a busy machine, threads waiting for each other take ten times as long.
     with threadpool_limits(limits=1, user_api="blas"):
@@ -144,9 +150,12 @@ def fit_mixture(
                     start = _begin(problem, weights, networks)
                 else:
                     start = start_mixture(problem, settings, generator)
+                    start = restarts(start) or start
                 runs.append(
                     climb(
-                        MixtureStep(problem, settings.network.m_step, settings.tol),
+                        MixtureStep(
+                            problem, settings.network.m_step, settings.tol, restarts, _MOST_RESTARTS
+                        ),
                         start,
                         settings.max_iter,
                         settings.tol,
@@ -194,7 +203,7 @@ def start_mixture(
     else:
         shares = settings.init * weights[:, None]
     prior = problem.noise_prior
-    gaussians = Gaussians.of(completed, shares, prior.weight, prior.variances)
+    gaussians = Gaussians.of(completed, shares, prior.weight, prior.covariance)
     smallest = np.full(completed.shape[1], network.reg_covar)
     make = partial(
         make_networks,

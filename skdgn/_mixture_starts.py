@@ -39,11 +39,11 @@ class Gaussians:
 
     @classmethod
     def of(
-        cls, samples: Floats, responsibilities: Floats, prior_weight: float, variances: Floats
+        cls, samples: Floats, responsibilities: Floats, prior_weight: float, covariance: Floats
     ) -> Gaussians:
         """Moments of complete samples (n, D), by weighted responsibilities (n, K).
 
-        Covariances include those of ``prior_weight`` more samples with these variances.
+        Covariances include those of ``prior_weight`` more samples of this covariance.
         """
         counts = responsibilities.sum(axis=0)
         positive = np.where(counts > 0.0, counts, 1.0)
@@ -54,9 +54,9 @@ class Gaussians:
             scatter = (share[:, None] * deviations).T @ deviations
             total = count + prior_weight
             covariances.append(
-                (scatter + np.diag(prior_weight * variances)) / total
+                (scatter + prior_weight * covariance) / total
                 if total > 0.0
-                else np.diag(variances)
+                else covariance
             )
         return cls(counts / counts.sum(), means, np.array(covariances))
 

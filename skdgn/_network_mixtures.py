@@ -28,6 +28,7 @@ from skdgn._em import (
     DAMPING_INCREASE,
     FIRST_DAMPING,
     LARGEST_DAMPING,
+    PATIENCE,
     SMALLEST_DAMPING,
     WORTHWHILE,
     Problem,
@@ -55,25 +56,24 @@ class NoisePrior:
     """An inverse-Wishart prior of every network's noise: some more samples, of known variances."""
 
     weight: float  # of these samples
-    variances: Floats  # (D,)
+    covariance: Floats  # (D, D)
 
     def log_density(self, noise: Noise) -> float:
-        """Log density, relative to that of a covariance with these variances."""
+        """Log density, relative to that of these samples' own covariance."""
         if self.weight == 0.0:
             return 0.0
-        n_features = len(self.variances)
-        whitened = noise.whiten(np.diag(np.sqrt(self.variances)))
-        excess = (whitened**2).sum() - n_features
-        log_ratio = noise.log_determinant - np.log(self.variances).sum()
-        return float(-0.5 * self.weight * (log_ratio + excess))
+        whitened = noise.whiten(noise.whiten(self.covariance).T)
+        _, log_determinant = np.linalg.slogdet(self.covariance)
+        excess = np.trace(whitened) - len(whitened)
+        return float(-0.5 * self.weight * (noise.log_determinant - log_determinant + excess))
 
     def join(self, statistics: SufficientStatistics) -> SufficientStatistics:
         """Add these samples to the statistics that the noise is estimated from."""
         squares = statistics.squares
-        more = self.weight * (np.diag(self.variances) if squares.shape[1] > 1 else self.variances)
+        covariance = self.covariance if squares.shape[1] > 1 else np.diagonal(self.covariance)
         return replace(
             statistics,
-            squares=squares + more,
+            squares=squares + self.weight * covariance,
             total_weight=statistics.total_weight + self.weight,
         )
 
@@ -342,10 +342,26 @@ class MixtureStep:
     problem: MixtureProblem
     m_step: str
     tol: float
+    revive: Callable[[MixtureState], MixtureState | None] | None = None  # when EM stands still
+    n_revivals: int = 0  # left
     dampings: Floats | None = None  # (K,)
+    n_still: int = 0  # iterations that gained little
 
     def __call__(self, state: MixtureState) -> MixtureState | None:
         """Return a state that is no worse, or None if there is none to be found."""
+        trial = self._step(state)
+        gain = 0.0 if trial is None else trial.lower_bound - state.lower_bound
+        self.n_still = self.n_still + 1 if gain < self.tol else 0
+        if (trial is None or self.n_still >= PATIENCE) and self.n_revivals > 0:
+            self.n_revivals -= 1
+            assert self.revive is not None
+            revived = self.revive(trial or state)
+            if revived is not None:
+                self.dampings, self.n_still = None, 0
+                return revived
+        return trial
+
+    def _step(self, state: MixtureState) -> MixtureState | None:
         n_layers = state.networks[0].network.n_hidden_layers + 1
         groups = [list(range(n_layers))]
         if self.m_step == "layerwise":
