@@ -18,7 +18,7 @@ _METHODS = ("mean", "sample")
 
 
 class ExactConditioning(ExactInference):
-    """The methods of `PiecewiseAffineDGN` that condition on some of the features.
+    """The methods of an exact density that condition on some of the features.
 
     A mixin, like `ExactInference`.
     """
@@ -40,7 +40,8 @@ class ExactConditioning(ExactInference):
             NaN where a value is missing.  Rows without any value are allowed.
         method : {"mean", "sample"}, default="mean"
             The conditional mean, or an independent draw from the conditional distribution: of the
-            region, then of the latent point in it, then of the noise.
+            region, then of the latent point in it, then of the noise; before all of them, of the
+            network of a mixture or the member of an ensemble.
         n_draws : int, default=None
             Number of completed tables; ``method="sample"`` only.  None returns one, without an
             axis for it.

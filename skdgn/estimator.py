@@ -13,11 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdgn._attributes import attributes_of_model, attributes_of_result, noise_of_regions
 from skdgn._checks import check_hidden_layer_sizes, check_observed, check_sizes
@@ -36,11 +32,17 @@ from skdgn._regional_noise import AnyNoise
 from skdgn._running import Running
 from skdgn._stepwise import take_step
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
-from skdgn.conditioning import ExactConditioning
+from skdgn.density import ExactDensity
+from skdgn.inference import LatentInference, check_weights
 
 
 class PiecewiseAffineDGN(
-    DocumentedMixin, KnownNetworks, CallbackSupportMixin, ExactConditioning, BaseEstimator
+    DocumentedMixin,
+    KnownNetworks,
+    CallbackSupportMixin,
+    LatentInference,
+    ExactDensity,
+    BaseEstimator,
 ):
     """Deep generative network with an exact density.
 
@@ -377,7 +379,7 @@ class PiecewiseAffineDGN(
             settings = self._settings()
             network, noise = self._last_parameters(settings, "partial_fit")
             rows = self._validate_rows(X)
-            row_weights = _check_weights(sample_weight, rows)
+            row_weights = check_weights(sample_weight, rows)
             check_sizes(rows, row_weights, self._column_names())
             running = None if self._running is None else Running.from_state(self._running)
             if running is None:
@@ -407,7 +409,7 @@ class PiecewiseAffineDGN(
                 ensure_min_samples=2,
                 ensure_all_finite="allow-nan",
             )
-            row_weights = _check_weights(sample_weight, rows)
+            row_weights = check_weights(sample_weight, rows)
             self._check_observed(rows, row_weights)
             check_sizes(rows, row_weights, self._column_names())
             seed = draw_seed(self.random_state)
@@ -437,11 +439,6 @@ class PiecewiseAffineDGN(
 
     def _check_observed(self, rows: NDArray[Any], row_weights: Floats) -> None:
         check_observed(rows, row_weights, self._column_names(), self._workers())
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
 
     def _settings(self) -> Settings:
         """Check what scikit-learn's constraints leave open."""
@@ -519,15 +516,3 @@ class PiecewiseAffineDGN(
     def _n_features_out(self) -> int:
         """Number of columns of `transform`, for `get_feature_names_out`."""
         return int(self.coefs_[0].shape[1])
-
-
-def _check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
-    """Check the weights of rows; None gives ones that take no memory."""
-    if sample_weight is None:
-        return np.broadcast_to(np.float64(1.0), (len(rows),))
-    weights: Floats = _check_sample_weight(
-        sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-    )
-    if not weights.sum() > 0:
-        raise ValueError("sample_weight must have a positive sum, got only zeros.")
-    return weights

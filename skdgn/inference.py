@@ -10,7 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_is_fitted,
+    validate_data,
+)
 
 from skdgn._batches import Workers
 from skdgn._gaussians import check_gaussians
@@ -18,20 +23,19 @@ from skdgn._model import Model
 from skdgn._network import Floats
 from skdgn._posterior import Posterior
 from skdgn._random import RandomSource, random_source
+from skdgn._weighted_sums import Density
 
 
-class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """The methods of `PiecewiseAffineDGN` that only read a fitted model.
+class ExactInference(DensityMixin):
+    """The methods of an exact density that only read it: log densities and draws.
 
-    A mixin: the estimator provides ``_fitted_model``, the rest follows from it.  It is a
-    transformer itself because scikit-learn's ``set_output`` only wraps methods of such classes.
+    A mixin: the estimator provides ``_fitted_model``, the rest follows from it.
     """
 
     n_jobs: int | None
     random_state: Any
-    n_parameters_: float
 
-    def _fitted_model(self) -> Model:
+    def _fitted_model(self) -> Density:
         raise NotImplementedError("a mixin: the estimator holds the model")
 
     def _workers(self) -> Workers:
@@ -78,7 +82,7 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         rows = self._validate_rows(X)
         return self._fitted_model().log_density(rows, self._workers())
 
-    def score(self, X: ArrayLike, y: None = None) -> float:
+    def score(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> float:
         """Compute the mean log density of the rows; the higher the better.
 
         It is what scikit-learn's `GridSearchCV` and `cross_val_score` compare.
@@ -89,11 +93,13 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
             NaN where a value is missing.
         y : None
             Ignored, present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples in the mean; None weights them equally.
 
         Returns
         -------
         score : float
-            In nats per row.
+            In nats per sample.
 
         Examples
         --------
@@ -103,8 +109,63 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         ... )  # x = |z| + noise
         >>> round(model.score([[1.0], [-1.0]]), 2)
         -2.41
+        >>> round(model.score([[1.0], [-1.0]], sample_weight=[3.0, 1.0]), 2)
+        -1.59
         """
-        return float(self.score_samples(X).mean())
+        log_densities = self.score_samples(X)
+        if sample_weight is None:
+            return float(log_densities.mean())
+        weights = check_weights(sample_weight, log_densities)
+        # What has no weight must not count, even if its log density is -inf.
+        counted = weights > 0.0
+        return float(np.average(log_densities[counted], weights=weights[counted]))
+
+    def sample(
+        self, n_samples: int = 1, random_state: Any = None
+    ) -> tuple[Floats, NDArray[np.intp]]:
+        """Draw rows from the model.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of rows.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws: an integer gives the same rows each time.  None takes the
+            estimator's own ``random_state``.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            The rows.
+        labels : ndarray of shape (n_samples,)
+            Component each sample was drawn from: the region of latent space of a network, the
+            network of a mixture, the member of an ensemble.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
+        ... )
+        >>> X, labels = model.sample(3, random_state=0)
+        >>> X.shape, labels
+        ((3, 2), array([0, 0, 0]))
+        """
+        check_is_fitted(self)
+        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
+            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
+        generator = self._random_source(random_state)
+        return self._fitted_model().draw(int(n_samples), generator)
+
+    def _random_source(self, random_state: Any) -> RandomSource:
+        """Where draws come from: the seed of a call, or the estimator's own."""
+        return random_source(self.random_state if random_state is None else random_state)
+
+
+class InformationCriteria(ExactInference):
+    """Criteria for densities fitted by maximum likelihood; a mixin, like `ExactInference`."""
+
+    n_parameters_: float
 
     def aic(self, X: ArrayLike) -> float:
         """Compute Akaike's information criterion on X; the lower the better.
@@ -159,45 +220,16 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         log_densities = self.score_samples(X)
         return float(-2.0 * log_densities.sum() + self.n_parameters_ * math.log(len(log_densities)))
 
-    def sample(
-        self, n_samples: int = 1, random_state: Any = None
-    ) -> tuple[Floats, NDArray[np.intp]]:
-        """Draw rows from the model.
 
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of rows.
-        random_state : int, RandomState, Generator or None, default=None
-            Seed of the draws: an integer gives the same rows each time.  None takes the
-            estimator's own ``random_state``.
+class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """The methods of `PiecewiseAffineDGN` that ask for its latent variables.
 
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-            The rows.
-        regions : ndarray of shape (n_samples,)
-            Region of latent space each row was drawn from.
+    A mixin, like `ExactInference`.  It is a transformer itself because scikit-learn's
+    ``set_output`` only wraps methods of such classes.
+    """
 
-        Examples
-        --------
-        >>> from skdgn import PiecewiseAffineDGN
-        >>> model = PiecewiseAffineDGN.from_network(
-        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
-        ... )
-        >>> X, regions = model.sample(3, random_state=0)
-        >>> X.shape, regions
-        ((3, 2), array([0, 0, 0]))
-        """
-        check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
-            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
-        generator = self._random_source(random_state)
-        return self._fitted_model().draw(int(n_samples), generator)
-
-    def _random_source(self, random_state: Any) -> RandomSource:
-        """Where draws come from: the seed of a call, or the estimator's own."""
-        return random_source(self.random_state if random_state is None else random_state)
+    def _fitted_model(self) -> Model:
+        raise NotImplementedError("a mixin: the estimator holds the model")
 
     def posterior(self, X: ArrayLike) -> Posterior:
         """Compute the exact posterior of the latent variables, given each row.
@@ -422,3 +454,15 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
                 f"got {latent.shape[1]}."
             )
         return network.forward(latent)
+
+
+def check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
+    """Check the weights of rows; None gives ones that take no memory."""
+    if sample_weight is None:
+        return np.broadcast_to(np.float64(1.0), (len(rows),))
+    weights: Floats = _check_sample_weight(
+        sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+    )
+    if not weights.sum() > 0:
+        raise ValueError("sample_weight must have a positive sum, got only zeros.")
+    return weights
