@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skdgn._checks import index_of_feature
 from skdgn._network import Floats
@@ -80,9 +80,7 @@ class ExactConditioning(ExactInference):
                 )
             if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
                 raise ValueError(f"n_draws must be a positive integer or None, got {n_draws!r}.")
-        observed = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+        observed = self._validate_rows(X)
         holes = np.isnan(observed)
         chosen = np.flatnonzero(holes.any(axis=1))
         rows = np.asarray(observed[chosen], dtype=np.float64)

@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_array,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from skdgn._batches import Workers
 from skdgn._gaussians import check_gaussians
@@ -23,6 +18,7 @@ from skdgn._model import Model
 from skdgn._network import Floats
 from skdgn._posterior import Posterior
 from skdgn._random import RandomSource, random_source
+from skdgn._validation import check_weights, validate_rows
 from skdgn._weighted_sums import Density
 
 
@@ -45,10 +41,7 @@ class ExactInference(DensityMixin):
     def _validate_rows(self, X: ArrayLike) -> NDArray[Any]:
         """Check rows; they are not copied if they are floating-point numbers already."""
         check_is_fitted(self)
-        rows: NDArray[Any] = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
-        return rows
+        return validate_rows(self, X, reset=False)
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Compute the exact log density of each row.
@@ -83,7 +76,7 @@ class ExactInference(DensityMixin):
         return self._fitted_model().log_density(rows, self._workers())
 
     def score(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> float:
-        """Compute the mean log density of the rows; the higher the better.
+        """Compute the mean log density of the samples; the higher the better.
 
         It is what scikit-learn's `GridSearchCV` and `cross_val_score` compare.
 
@@ -94,12 +87,12 @@ class ExactInference(DensityMixin):
         y : None
             Ignored, present for scikit-learn's conventions.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples in the mean; None weights them equally.
+            Weights of the samples; a weight of 2 counts a sample twice.
 
         Returns
         -------
         score : float
-            In nats per sample.
+            In nats per sample; one without weight does not count, however unlikely it is.
 
         Examples
         --------
@@ -109,16 +102,18 @@ class ExactInference(DensityMixin):
         ... )  # x = |z| + noise
         >>> round(model.score([[1.0], [-1.0]]), 2)
         -2.41
-        >>> round(model.score([[1.0], [-1.0]], sample_weight=[3.0, 1.0]), 2)
-        -1.59
         """
+        total, n_samples = self._total_log_density(X, sample_weight)
+        return total / n_samples
+
+    def _total_log_density(
+        self, X: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[float, float]:
+        """Return the weighted sum of the log densities, and the sum of the weights."""
         log_densities = self.score_samples(X)
-        if sample_weight is None:
-            return float(log_densities.mean())
-        weights = check_weights(sample_weight, log_densities)
-        # What has no weight must not count, even if its log density is -inf.
-        counted = weights > 0.0
-        return float(np.average(log_densities[counted], weights=weights[counted]))
+        weights = check_weights(sample_weight, log_densities[:, None])
+        heavy = weights > 0  # no weight is not even a share of -inf
+        return float(weights[heavy] @ log_densities[heavy]), float(weights.sum())
 
     def sample(
         self, n_samples: int = 1, random_state: Any = None
@@ -167,18 +162,20 @@ class InformationCriteria(ExactInference):
 
     n_parameters_: float
 
-    def aic(self, X: ArrayLike) -> float:
+    def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Compute Akaike's information criterion on X; the lower the better.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            The rows of the fit.
+            The samples of the fit.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
 
         Returns
         -------
         aic : float
-            ``-2 sum(score_samples(X)) + 2 n_parameters_``.
+            ``-2 sum(score_samples(X)) + 2 n_parameters_``, the sum a weighted one.
 
         Examples
         --------
@@ -191,9 +188,10 @@ class InformationCriteria(ExactInference):
         >>> round(model.aic([[1.0], [0.5], [2.0]]), 2)
         14.7
         """
-        return float(-2.0 * self.score_samples(X).sum() + 2.0 * self.n_parameters_)
+        total, _ = self._total_log_density(X, sample_weight)
+        return -2.0 * total + 2.0 * float(self.n_parameters_)
 
-    def bic(self, X: ArrayLike) -> float:
+    def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Compute the Bayesian information criterion on X; the lower the better.
 
         It asks more of an additional parameter than `aic` does, if there are more than seven rows.
@@ -201,12 +199,15 @@ class InformationCriteria(ExactInference):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            The rows of the fit.
+            The samples of the fit.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
 
         Returns
         -------
         bic : float
-            ``-2 sum(score_samples(X)) + n_parameters_ log(n_samples)``.
+            ``-2 sum(score_samples(X)) + n_parameters_ log(n_samples)``; with weights, the sum is
+            a weighted one, and ``n_samples`` the sum of the weights.
 
         Examples
         --------
@@ -217,8 +218,8 @@ class InformationCriteria(ExactInference):
         >>> round(model.bic([[1.0], [0.5], [2.0]]), 2)
         11.1
         """
-        log_densities = self.score_samples(X)
-        return float(-2.0 * log_densities.sum() + self.n_parameters_ * math.log(len(log_densities)))
+        total, n_samples = self._total_log_density(X, sample_weight)
+        return -2.0 * total + float(self.n_parameters_) * math.log(n_samples)
 
 
 class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -454,15 +455,3 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
                 f"got {latent.shape[1]}."
             )
         return network.forward(latent)
-
-
-def check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
-    """Check the weights of rows; None gives ones that take no memory."""
-    if sample_weight is None:
-        return np.broadcast_to(np.float64(1.0), (len(rows),))
-    weights: Floats = _check_sample_weight(
-        sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-    )
-    if not weights.sum() > 0:
-        raise ValueError("sample_weight must have a positive sum, got only zeros.")
-    return weights
