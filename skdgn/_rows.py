@@ -78,13 +78,17 @@ def observed_weights(rows: NDArray[Any], row_weights: Floats, workers: Workers) 
     )
 
 
-def largest_sizes(rows: NDArray[Any], row_weights: Floats) -> Floats:
-    """Largest absolute value of each feature in rows of positive weight, (D,)."""
-    largest = np.zeros(rows.shape[1])
+def value_ranges(rows: NDArray[Any], row_weights: Floats) -> tuple[Floats, Floats]:
+    """Smallest and largest value of each feature in rows of positive weight, (D,) each.
+
+    A feature that was never observed has the range of NaN.
+    """
+    lowest, highest = np.full((2, rows.shape[1]), np.nan)
     for batch in row_batches(len(rows), MOST_ROWS):
-        sizes = np.abs(read(rows[batch])[row_weights[batch] > 0])
-        largest = np.maximum(largest, np.fmax.reduce(sizes, axis=0, initial=0.0))
-    return largest
+        values = read(rows[batch])[row_weights[batch] > 0]
+        lowest = np.fmin(lowest, np.fmin.reduce(values, axis=0, initial=np.nan))
+        highest = np.fmax(highest, np.fmax.reduce(values, axis=0, initial=np.nan))
+    return lowest, highest
 
 
 def sample_rows(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skdgn._checks import index_of_feature
 from skdgn._network import Floats
@@ -18,7 +18,7 @@ _METHODS = ("mean", "sample")
 
 
 class ExactConditioning(ExactInference):
-    """The methods of `PiecewiseAffineDGN` that condition on some of the features.
+    """The methods of an exact density that condition on some of the features.
 
     A mixin, like `ExactInference`.
     """
@@ -40,7 +40,8 @@ class ExactConditioning(ExactInference):
             NaN where a value is missing.  Rows without any value are allowed.
         method : {"mean", "sample"}, default="mean"
             The conditional mean, or an independent draw from the conditional distribution: of the
-            region, then of the latent point in it, then of the noise.
+            region, then of the latent point in it, then of the noise; before all of them, of the
+            network of a mixture or the member of an ensemble.
         n_draws : int, default=None
             Number of completed tables; ``method="sample"`` only.  None returns one, without an
             axis for it.
@@ -79,9 +80,7 @@ class ExactConditioning(ExactInference):
                 )
             if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
                 raise ValueError(f"n_draws must be a positive integer or None, got {n_draws!r}.")
-        observed = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
+        observed = self._validate_rows(X)
         holes = np.isnan(observed)
         chosen = np.flatnonzero(holes.any(axis=1))
         rows = np.asarray(observed[chosen], dtype=np.float64)

@@ -13,14 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted
 
 from skdgn._attributes import attributes_of_model, attributes_of_result
-from skdgn._checks import check_hidden_layer_sizes, check_observed, check_sizes
+from skdgn._checks import (
+    check_hidden_layer_sizes,
+    check_observed,
+    check_prior_scale,
+    check_sizes,
+    check_spreads,
+)
 from skdgn._construction import KnownNetworks
 from skdgn._documentation import DocumentedMixin
 from skdgn._em import STEPS
@@ -32,14 +34,22 @@ from skdgn._partition import Partition
 from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
 from skdgn._random import draw_seed
+from skdgn._rows import value_ranges
 from skdgn._running import Running
 from skdgn._stepwise import take_step
+from skdgn._validation import check_weights, validate_rows
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
-from skdgn.conditioning import ExactConditioning
+from skdgn.density import ExactDensity
+from skdgn.inference import LatentInference
 
 
 class PiecewiseAffineDGN(
-    DocumentedMixin, KnownNetworks, CallbackSupportMixin, ExactConditioning, BaseEstimator
+    DocumentedMixin,
+    KnownNetworks,
+    CallbackSupportMixin,
+    LatentInference,
+    ExactDensity,
+    BaseEstimator,
 ):
     """Deep generative network with an exact density.
 
@@ -58,10 +68,10 @@ class PiecewiseAffineDGN(
         Number of latent dimensions: one draws a curve through the rows, two a sheet.  The number
         of regions grows with every one of them: one or two are comfortable, three are for small
         networks.  Begin with one, and compare by `score` on rows that were held out.
-    hidden_layer_sizes : tuple of int, default=(16,)
-        Widths of the hidden layers; ``()`` is the linear model (probabilistic PCA, factor
-        analysis).  More units bend the curve more often: choose by `bic`, or by `score` on rows
-        that were held out.
+    hidden_layer_sizes : tuple of int or int, default=(16,)
+        Widths of the hidden layers; 8 means ``(8,)``, and ``()`` is the linear model (probabilistic
+        PCA, factor analysis).  More units bend the curve more often: choose by `bic`, or by `score`
+        on rows that were held out.
     activation : {"relu", "leaky_relu", "abs"}, default="leaky_relu"
         Activation of the hidden units.  Units of ``"relu"`` may become constant and be lost;
         ``"abs"`` folds latent space at each of its borders.
@@ -180,7 +190,7 @@ class PiecewiseAffineDGN(
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "hidden_layer_sizes": [tuple, list],
+        "hidden_layer_sizes": [tuple, list, Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "negative_slope": [Interval(Real, None, None, closed="neither")],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
@@ -216,7 +226,7 @@ class PiecewiseAffineDGN(
         self,
         n_components: int = 1,
         *,
-        hidden_layer_sizes: Sequence[int] = (16,),
+        hidden_layer_sizes: int | Sequence[int] = (16,),
         activation: str = "leaky_relu",
         negative_slope: float = 0.1,
         covariance_type: str = "diag",
@@ -357,8 +367,8 @@ class PiecewiseAffineDGN(
             settings = self._settings()
             network, noise = self._last_parameters(settings, "partial_fit")
             rows = self._validate_rows(X)
-            row_weights = _check_weights(sample_weight, rows)
-            check_sizes(rows, row_weights, self._column_names())
+            row_weights = check_weights(sample_weight, rows)
+            self._check_scales(rows, row_weights, is_first=self._running is None)
             running = None if self._running is None else Running.from_state(self._running)
             if running is None:
                 self._check_observed(rows, row_weights)
@@ -379,17 +389,10 @@ class PiecewiseAffineDGN(
             warm_start = None
             if self.warm_start and hasattr(self, "coefs_"):
                 warm_start = self._last_parameters(settings, "warm_start=True")
-            rows = validate_data(
-                self,
-                X,
-                reset=warm_start is None,
-                dtype=[np.float64, np.float32],
-                ensure_min_samples=2,
-                ensure_all_finite="allow-nan",
-            )
-            row_weights = _check_weights(sample_weight, rows)
+            rows = validate_rows(self, X, reset=warm_start is None, min_samples=2)
+            row_weights = check_weights(sample_weight, rows)
             self._check_observed(rows, row_weights)
-            check_sizes(rows, row_weights, self._column_names())
+            self._check_scales(rows, row_weights, is_first=True)
             seed = draw_seed(self.random_state)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
@@ -416,10 +419,14 @@ class PiecewiseAffineDGN(
     def _check_observed(self, rows: NDArray[Any], row_weights: Floats) -> None:
         check_observed(rows, row_weights, self._column_names(), self._workers())
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
+    def _check_scales(self, rows: NDArray[Any], row_weights: Floats, is_first: bool) -> None:
+        """Refuse values of which a fit cannot compute squares; the first samples set the units."""
+        ranges, names = value_ranges(rows, row_weights), self._column_names()
+        check_sizes(ranges, names)
+        if is_first:
+            check_spreads(ranges, self.covariance_type, float(self.reg_covar), names)
+            if self.weight_prior is not None:
+                check_prior_scale(float(self.prior_scale), ranges, names)
 
     def _settings(self) -> Settings:
         """Check what scikit-learn's constraints leave open."""
@@ -491,15 +498,3 @@ class PiecewiseAffineDGN(
     def _n_features_out(self) -> int:
         """Number of columns of `transform`, for `get_feature_names_out`."""
         return int(self.coefs_[0].shape[1])
-
-
-def _check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
-    """Check the weights of rows; None gives ones that take no memory."""
-    if sample_weight is None:
-        return np.broadcast_to(np.float64(1.0), (len(rows),))
-    weights: Floats = _check_sample_weight(
-        sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-    )
-    if not weights.sum() > 0:
-        raise ValueError("sample_weight must have a positive sum, got only zeros.")
-    return weights

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, _fit_context, clone
 from sklearn.impute import MissingIndicator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skdgn._documentation import DocumentedMixin
+from skdgn._validation import validate_rows
 from skdgn.estimator import PiecewiseAffineDGN
 
 
@@ -140,15 +141,7 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
         return np.concatenate([filled, self.indicator_.transform(rows)], axis=1, dtype=filled.dtype)
 
     def _validate(self, X: ArrayLike, reset: bool) -> NDArray[Any]:
-        rows: NDArray[Any] = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=2 if reset else 1,
-            ensure_all_finite="allow-nan",
-        )
-        return rows
+        return validate_rows(self, X, reset=reset, min_samples=2 if reset else 1)
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Get the names of the columns of `transform`.

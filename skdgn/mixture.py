@@ -23,7 +23,8 @@ from skdgn._model import Model
 from skdgn._network import Floats
 from skdgn._random import draw_seed, random_source
 from skdgn.callbacks import CallbackSupportMixin
-from skdgn.estimator import PiecewiseAffineDGN, _check_weights
+from skdgn._validation import check_weights as _check_weights
+from skdgn.estimator import PiecewiseAffineDGN
 
 
 class DGNMixture(DocumentedMixin, CallbackSupportMixin, DensityMixin, BaseEstimator):

@@ -1,0 +1,107 @@
+"""Exact densities: what all of them offer, and weighted sums of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from skdgn._network import Floats
+from skdgn._weighted_sums import WeightedSum
+from skdgn.conditioning import ExactConditioning
+
+
+class ExactDensity(ExactConditioning):
+    """The protocol *exact density*: what imputers, detectors, displays and ensembles ask for.
+
+    `PiecewiseAffineDGN`, `DGNMixture` and `DGNEnsemble` derive from it, so that each of them fits
+    wherever one does.  Once fitted, all of them have ``n_features_in_`` and the methods
+    ``score_samples``, ``score``, ``sample``, ``impute`` and ``conditional_score_samples``; missing
+    values (NaN) are allowed everywhere, in `fit` too, and ``fit(X, y, sample_weight)`` counts a
+    sample of weight 2 twice.
+
+    An abstract mixin, to be put before `BaseEstimator`.  The estimator has the parameters
+    ``n_jobs`` and ``random_state``, and provides ``_fitted_model``: a
+    `skdgn._weighted_sums.Density`, from which the rest follows.
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def check_density(estimator: Any, name: str = "estimator") -> ExactDensity:
+    """Refuse what is not a fitted exact density."""
+    if not isinstance(estimator, ExactDensity):
+        raise ValueError(
+            f"{name} must be a fitted exact density, a PiecewiseAffineDGN, DGNMixture or "
+            f"DGNEnsemble, got {estimator!r}."
+        )
+    check_is_fitted(estimator)
+    return estimator
+
+
+class SumOfDensities(ExactDensity):
+    """The methods of a density that is a sum of others, p = sum_k w_k p_k.
+
+    An abstract mixin, like `ExactDensity`.  The estimator has ``weights_`` (K,), and provides
+    ``_members``.
+    """
+
+    weights_: Floats
+
+    def _members(self) -> Sequence[ExactDensity]:
+        """Return the fitted densities that are added up."""
+        raise NotImplementedError("a mixin: the estimator holds the members")
+
+    def _fitted_model(self) -> WeightedSum:
+        check_is_fitted(self)
+        return WeightedSum(self.weights_, [member._fitted_model() for member in self._members()])
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Compute the posterior probability of each component, given each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing; probabilities are then those given what was observed, and
+            ``weights_`` if nothing was.
+
+        Returns
+        -------
+        responsibilities : ndarray of shape (n_samples, n_weights)
+            Of the networks of a mixture or the members of an ensemble, in the order of
+            ``weights_``.  They add up to 1, however far out a sample is; NaN if its log density is
+            -inf.
+
+        Examples
+        --------
+        >>> from skdgn import DGNEnsemble
+        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, 2.9], [4.0, 3.9]]
+        """
+        rows = self._validate_rows(X)
+        return self._fitted_model().responsibilities(rows, self._workers())
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+        """Find the likeliest component of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Networks of a mixture or members of an ensemble, in the order of ``weights_``.
+
+        Examples
+        --------
+        >>> from skdgn import DGNEnsemble
+        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, 2.9], [4.0, 3.9]]
+        """
+        return np.argmax(self.predict_proba(X), axis=1)
