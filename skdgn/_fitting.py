@@ -158,7 +158,7 @@ class Iteration:
     change: float
     n_regions: int
     converged: bool
-    result: Callable[[], FitResult]  # as if the fit had ended here
+    result: Callable[[], Any]  # as if the fit had ended here
 
 
 def fit_network(

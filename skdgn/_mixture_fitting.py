@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from skdgn._batches import read
 from skdgn._completion import complete_rows
-from skdgn._em import Progress, climb, likeliest
-from skdgn._fitting import Scaling, Settings, pose_problem, restore_parameters
+from skdgn._em import FIRST_DAMPING, Progress, climb, likeliest
+from skdgn._fitting import Iteration, Scaling, Settings, pose_problem, restore_parameters
 from skdgn._mixture_starts import (
     Gaussians,
     find_responsibilities,
@@ -26,7 +26,8 @@ from skdgn._network import Floats, Network
 from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep, NoisePrior
 from skdgn._network_restarts import Restarts
 from skdgn._noise import Noise
-from skdgn._rows import ScaledRows, fits_into, merge_duplicates, sample_rows
+from skdgn._rows import ScaledRows, Table, fits_into, merge_duplicates, sample_rows
+from skdgn._running import Running
 
 # A table that is not in memory starts from so many of its samples.
 _STARTING_SAMPLES = 20_000
@@ -35,8 +36,6 @@ _PRIOR_VARIANCE = 0.01
 # Iterations of the linear networks that stand in for scikit-learn's Gaussian mixture.
 _LINEAR_ITERATIONS = 100
 _LINEAR_TOLERANCE = 1e-3
-# How often networks are fitted anew when EM stands still.
-_MOST_RESTARTS = 1
 
 Parameters = tuple[Floats, list[tuple[Network, Noise]]]  # weights, networks with their noise
 
@@ -51,6 +50,7 @@ class MixtureSettings:
     concentration: float
     noise_prior_weight: float
     n_init: int
+    n_restarts: int
     max_iter: int
     tol: float
 
@@ -66,19 +66,7 @@ class MixtureResult:
     converged: bool
     stopped: bool  # by whoever watched
     interrupted: bool  # by the keyboard
-
-
-@dataclass(frozen=True)
-class MixtureIteration:
-    """What can be told of an iteration; numbers count from 1."""
-
-    run: int
-    number: int
-    lower_bound: float
-    change: float
-    n_regions: int
-    converged: bool
-    result: Callable[[], MixtureResult]  # as if the fit had ended here
+    running: list[Running]  # of each network, for more samples to come
 
 
 def fit_mixture(
@@ -87,7 +75,7 @@ def fit_mixture(
     settings: MixtureSettings,
     generator: np.random.Generator,
     warm_start: Parameters | None,
-    watch: Callable[[MixtureIteration], bool],
+    watch: Callable[[Iteration], bool],
 ) -> MixtureResult:
     """Fit a mixture to samples (n, D), NaN where a value is missing.
 
@@ -98,36 +86,28 @@ def fit_mixture(
     if in_memory and isinstance(settings.init, str):
         samples, sample_weights = merge_duplicates(read(samples), sample_weights)
     scaling = Scaling.of(samples, sample_weights, settings.network.covariance_type, workers)
-    table = scaling.apply(samples)
-    network_problem = pose_problem(
-        read(table) if in_memory else table, sample_weights, scaling, settings.network
-    )
-    n_features = len(scaling.center)
-    problem = MixtureProblem(
-        network_problem,
-        settings.concentration,
-        NoisePrior(settings.noise_prior_weight, _PRIOR_VARIANCE * np.eye(n_features)),
-    )
+    table: Table = scaling.apply(samples)
+    if in_memory:
+        table = read(table)
+    problem = pose_mixture_problem(table, sample_weights, scaling, settings)
     log_volume = scaling.log_volume(samples, sample_weights, workers)
 
     def result(progress: Progress) -> MixtureResult:
         return MixtureResult(
             progress.state.weights,
-            [
-                restore_parameters(network_problem, scaling, network)
-                for network in progress.state.networks
-            ],
+            restore_networks(problem, scaling, progress.state),
             progress.state.lower_bound - log_volume,
             np.array(progress.lower_bounds) - log_volume,
             progress.converged,
             progress.stopped,
             progress.interrupted,
+            keep_running(problem, scaling, progress.state),
         )
 
     def tell(run: int, progress: Progress) -> bool:
         bounds = progress.lower_bounds
         return watch(
-            MixtureIteration(
+            Iteration(
                 run=run,
                 number=len(bounds),
                 lower_bound=bounds[-1] - log_volume,
@@ -147,14 +127,19 @@ def fit_mixture(
                 if warm_start is not None:
                     weights, networks = warm_start
                     networks = [scaling.scale(*network) for network in networks]
-                    start = _begin(problem, weights, networks)
+                    start = begin(problem, weights, networks)
                 else:
                     start = start_mixture(problem, settings, generator)
-                    start = restarts(start) or start
+                    if settings.n_restarts > 0:
+                        start = restarts(start) or start
                 runs.append(
                     climb(
                         MixtureStep(
-                            problem, settings.network.m_step, settings.tol, restarts, _MOST_RESTARTS
+                            problem,
+                            settings.network.m_step,
+                            settings.tol,
+                            restarts,
+                            settings.n_restarts,
                         ),
                         start,
                         settings.max_iter,
@@ -171,7 +156,41 @@ def fit_mixture(
     return replace(result(likeliest(runs)), interrupted=runs[-1].interrupted)
 
 
-def _begin(
+def pose_mixture_problem(
+    samples: Table, sample_weights: Floats, scaling: Scaling, settings: MixtureSettings
+) -> MixtureProblem:
+    """Put together what stays the same while parameters are improved on scaled samples."""
+    return MixtureProblem(
+        pose_problem(samples, sample_weights, scaling, settings.network),
+        settings.concentration,
+        NoisePrior(settings.noise_prior_weight, _PRIOR_VARIANCE * np.eye(len(scaling.center))),
+    )
+
+
+def restore_networks(
+    problem: MixtureProblem, scaling: Scaling, state: MixtureState
+) -> list[tuple[Network, Noise]]:
+    """Express the parameters of a state in the original units."""
+    return [restore_parameters(problem.network, scaling, network) for network in state.networks]
+
+
+def keep_running(
+    problem: MixtureProblem, scaling: Scaling, state: MixtureState, damping: float = FIRST_DAMPING
+) -> list[Running]:
+    """What is kept of the samples of each network."""
+    return [
+        Running(
+            scaling.center,
+            scaling.deviations,
+            network.partition.patterns,
+            network.statistics,
+            damping,
+        )
+        for network in state.networks
+    ]
+
+
+def begin(
     problem: MixtureProblem, weights: Floats, networks: list[tuple[Network, Noise]]
 ) -> MixtureState:
     return problem.evaluate(weights, [problem.build(*parts) for parts in networks])
@@ -215,12 +234,16 @@ def start_mixture(
     is_whole = np.array_equal(weights, np.rint(weights))
     if settings.init != "gaussian_mixture" or (is_complete and is_whole):
         networks = make(gaussians, hidden_layer_sizes=network.hidden_layer_sizes)
-        return _begin(problem, gaussians.weights, networks)
+        return begin(problem, problem.share_out(gaussians.counts), networks)
     # scikit-learn's mixture knows neither missing values nor weights: linear networks do.
     linear = replace(problem, network=replace(own, rows=samples, row_weights=weights))
     state = climb(
         MixtureStep(linear, "joint", _LINEAR_TOLERANCE),
-        _begin(linear, gaussians.weights, make(gaussians, hidden_layer_sizes=())),
+        begin(
+            linear,
+            linear.share_out(gaussians.counts),
+            make(gaussians, hidden_layer_sizes=()),
+        ),
         _LINEAR_ITERATIONS,
         _LINEAR_TOLERANCE,
     ).state
@@ -234,4 +257,4 @@ def start_mixture(
             slopes, model.network.intercepts[-1], network.hidden_layer_sizes, network.activation
         )
         networks.append((bent, noise))
-    return _begin(problem, state.weights, networks)
+    return begin(problem, state.weights, networks)

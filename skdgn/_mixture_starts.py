@@ -33,7 +33,7 @@ _FACTOR_ITERATIONS = 20
 class Gaussians:
     """Moments of the components of a mixture."""
 
-    weights: Floats  # (K,)
+    counts: Floats  # (K,) weights of their samples
     means: Floats  # (K, D)
     covariances: Floats  # (K, D, D)
 
@@ -46,19 +46,17 @@ class Gaussians:
         Covariances include those of ``prior_weight`` more samples of this covariance.
         """
         counts = responsibilities.sum(axis=0)
-        positive = np.where(counts > 0.0, counts, 1.0)
-        means = responsibilities.T @ samples / positive[:, None]
-        covariances = []
-        for share, count, mean in zip(responsibilities.T, counts, means, strict=True):
+        means, covariances = [], []
+        for share, count in zip(responsibilities.T, counts, strict=True):
+            if count == 0.0:
+                # Nobody's: a component for what is far from all others.
+                share, count = responsibilities.sum(axis=1), responsibilities.sum()
+            mean = share @ samples / count
             deviations = samples - mean
             scatter = (share[:, None] * deviations).T @ deviations
-            total = count + prior_weight
-            covariances.append(
-                (scatter + prior_weight * covariance) / total
-                if total > 0.0
-                else covariance
-            )
-        return cls(counts / counts.sum(), means, np.array(covariances))
+            means.append(mean)
+            covariances.append((scatter + prior_weight * covariance) / (count + prior_weight))
+        return cls(counts, np.array(means), np.array(covariances))
 
 
 def find_responsibilities(
@@ -205,9 +203,9 @@ def write_linear_network(
     """Return a network with these hidden layers that equals ``slopes @ z + mean``.
 
     In every hidden layer two units with opposite signs carry each latent dimension: if ``f`` has
-    the slope a below zero, ``f(t) - f(-t) = (1 + a) t``.  Where there are not enough units for that,
-    or a = -1, one unit does it whose kink is far out.  All others have their kinks at quantiles of
-    the latent variables and no output yet.
+    the slope a below zero, ``f(t) - f(-t) = (1 + a) t``.  Where there are not enough units for
+    that, or a = -1, one unit does it whose kink is far out.  All others have their kinks at
+    quantiles of the latent variables and no output yet.
     """
     n_components = slopes.shape[1]
     # Rows that read z from the values before a layer: z = reading @ values + shift.

@@ -47,8 +47,8 @@ Integers = NDArray[np.intp]
 # Steps over all layers that a network is refused before it moves its output layer alone, which
 # cannot be refused but for rounding, and then stays.
 _MOST_SHORTENINGS = 4
-# A network whose samples weigh less than this share of one sample has nothing to learn from.
-_SMALLEST_SHARE = 1e-10
+# A network whose samples weigh less than this has nothing to learn from.
+_SMALLEST_WEIGHT = 1e-10
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,11 @@ class NetworkVisits:
         return np.asarray(np.exp(self.log_joint - self.log_density[:, None]))
 
 
+def log_of(weights: Floats) -> Floats:
+    """Logs of weights; -inf of those that are zero."""
+    return np.log(weights, where=weights > 0.0, out=np.full(len(weights), -np.inf))
+
+
 def log_density_bounds(visitor: Visitor, samples: Floats) -> Floats:
     """Bound the log density of complete samples (n, D) from above, by products alone.
 
@@ -263,8 +268,7 @@ class MixtureProblem:
 
     def evaluate(self, weights: Floats, models: Sequence[Model]) -> MixtureState:
         """Run the E-step."""
-        with np.errstate(divide="ignore"):
-            log_weights = np.log(weights)
+        log_weights = log_of(weights)
         statistics = expect_mixture(models, log_weights, self.network)
         networks = tuple(
             State(model, own, self.log_prior(model))
@@ -285,9 +289,14 @@ class MixtureProblem:
 
     def best_weights(self, state: MixtureState) -> Floats:
         """Maximise over the weights of the networks."""
-        counts = np.array([network.statistics.total_weight for network in state.networks])
-        counts += self.concentration - 1.0
-        return np.asarray(counts / counts.sum())
+        return self.share_out(
+            np.array([network.statistics.total_weight for network in state.networks])
+        )
+
+    def share_out(self, counts: Floats) -> Floats:
+        """Turn the weights of the networks' samples (K,) into weights of the networks."""
+        more = counts + (self.concentration - 1.0)
+        return np.asarray(more / more.sum())
 
     def build(self, network: Network, noise: Noise) -> Model:
         """Prepare a network for the E-step; TooManyRegionsError if that is hopeless."""
@@ -295,25 +304,30 @@ class MixtureProblem:
 
     def propose(self, state: State, layers: Sequence[int]) -> Callable[[float], Model | None]:
         """Return one network's step over some layers, by damping; None if there is no such step."""
+        # Without samples there is nothing to move for.
+        if state.statistics.total_weight < _SMALLEST_WEIGHT:
+            return lambda damping: None
         propose = self.network.propose(state, layers)
+        joined = replace(state, statistics=self.noise_prior.join(state.statistics))
 
         def step(damping: float) -> Model | None:
             try:
                 network = propose(damping)
-                joined = replace(state, statistics=self.noise_prior.join(state.statistics))
                 return self.build(network, self.network.best_noise(joined, network))
             except (TooManyRegionsError, np.linalg.LinAlgError):
-                # Too few samples for a step of this length, or too bold a step.
+                # Too bold a step, or too few samples for one.
                 return None
 
         return step
 
+    def move(self, state: State, layers: Sequence[int], damping: float) -> Model | None:
+        """Return one network after a step over some layers; None if there is no such step."""
+        return self.propose(state, layers)(damping)
+
     def gains(self, state: MixtureState, models: Sequence[Model]) -> Floats:
         """Lower bounds on what each network's step adds to the objective, (K,)."""
-        log_weights = np.log(np.maximum(state.weights, np.finfo(float).tiny))
-        moved = [
-            k for k, (a, b) in enumerate(zip(state.models, models, strict=True)) if a is not b
-        ]
+        log_weights = log_of(state.weights)
+        moved = [k for k, (a, b) in enumerate(zip(state.models, models, strict=True)) if a is not b]
 
         def add_up(batch: Table, batch_weights: Floats) -> Floats:
             samples, weights = _heavy(batch, batch_weights)
@@ -377,17 +391,13 @@ class MixtureStep:
         if self.dampings is None:
             self.dampings = np.full(len(state.networks), FIRST_DAMPING)
         dampings, output = self.dampings, state.networks[0].network.n_hidden_layers
-        steps: list[Callable[[float], Model | None] | None] = []
-        models: list[Model] = []
-        n_refusals = np.zeros(len(state.networks), dtype=np.intp)
-        for network, damping in zip(state.networks, dampings, strict=True):
-            # Without samples there is nothing to move for.
-            has_samples = network.statistics.total_weight > _SMALLEST_SHARE
-            step = self.problem.propose(network, layers) if has_samples else None
-            safe = layers == [output]
-            model = None if step is None else step(SMALLEST_DAMPING if safe else damping)
-            steps.append(step)
-            models.append(model or network.model)
+        is_safe = layers == [output]  # the regions stay
+        steps = [self.problem.propose(network, layers) for network in state.networks]
+        models = [
+            step(SMALLEST_DAMPING if is_safe else damping) or network.model
+            for step, damping, network in zip(steps, dampings, state.networks, strict=True)
+        ]
+        n_refusals = np.zeros(len(steps), dtype=np.intp)
         weights = self.problem.best_weights(state)
         while True:
             trial = self.problem.evaluate(weights, models)
@@ -401,26 +411,20 @@ class MixtureStep:
             refused = np.flatnonzero(self.problem.gains(state, models) < 0.0)
             if refused.size == 0:
                 return None  # rounding
-            for k in refused:
+            for k in map(int, refused):
                 n_refusals[k] += 1
-                models[k] = self._shorten(state.networks[k], steps[k], k, n_refusals[k])
+                models[k] = self._shorten(state.networks[k], steps[k], k, int(n_refusals[k]))
 
     def _shorten(
-        self,
-        network: State,
-        step: Callable[[float], Model | None] | None,
-        number: int,
-        n_refusals: int,
+        self, network: State, step: Callable[[float], Model | None], number: int, n_refusals: int
     ) -> Model:
         """Return a network after a smaller step than the one that was refused."""
         assert self.dampings is not None
         model: Model | None = None
-        if step is not None and n_refusals <= _MOST_SHORTENINGS:
-            self.dampings[number] = min(
-                DAMPING_INCREASE * self.dampings[number], LARGEST_DAMPING
-            )
+        if n_refusals <= _MOST_SHORTENINGS:
+            self.dampings[number] = min(DAMPING_INCREASE * self.dampings[number], LARGEST_DAMPING)
             model = step(self.dampings[number])
         elif n_refusals == _MOST_SHORTENINGS + 1:
             output = network.network.n_hidden_layers
-            model = self.problem.propose(network, [output])(SMALLEST_DAMPING)
+            model = self.problem.move(network, [output], SMALLEST_DAMPING)
         return model or network.model

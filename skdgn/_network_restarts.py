@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from skdgn._batches import read
 from skdgn._completion import complete_rows
 from skdgn._em import climb
 from skdgn._initialization import starting_methods, starting_network
 from skdgn._model import Model
-from skdgn._network import Activation, Floats, Network
-from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep, NetworkVisits
+from skdgn._network import Floats, Network
+from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep, NetworkVisits, log_of
 from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
-from skdgn._batches import read
 from skdgn._rows import ScaledRows, sample_rows
 
 # Starts are compared on at most so many samples of all networks together.
@@ -51,11 +51,10 @@ class Restarts:
             return None
         samples, weights = self._samples()
         completed = complete_rows(samples, weights)
-        visited = NetworkVisits(state.models, np.log(state.weights), samples)
+        visited = NetworkVisits(state.models, log_of(state.weights), samples)
         shares = visited.responsibilities
         models = [
-            self._best_model(samples, completed, weights, shares[:, k], model.network)
-            or model
+            self._best_model(samples, completed, weights, shares[:, k], model.network) or model
             for k, model in enumerate(state.models)
         ]
         gains = self.problem.gains(state, models)
