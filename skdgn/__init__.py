@@ -7,6 +7,7 @@ from skdgn.displays import (
     LikelihoodCurveDisplay,
     PosteriorDisplay,
 )
+from skdgn.ensemble import DGNEnsemble
 from skdgn.estimator import PiecewiseAffineDGN
 from skdgn.imputer import DGNImputer
 from skdgn.mixture import DGNMixture
@@ -15,6 +16,7 @@ from skdgn.outliers import DGNOutlierDetector
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "DGNEnsemble",
     "DGNImputer",
     "DGNMixture",
     "DGNOutlierDetector",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,18 @@ class ExactDensity(ExactConditioning):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+    @contextmanager
+    def _unchanged_by_failure(self) -> Iterator[None]:
+        """Put the fitted attributes back if a fit fails half-way."""
+        before = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        try:
+            yield
+        except BaseException:
+            for name in [name for name in vars(self) if name.endswith("_")]:
+                del self.__dict__[name]
+            self.__dict__.update(before)
+            raise
 
 
 def check_density(estimator: Any, name: str = "estimator") -> ExactDensity:
@@ -80,8 +93,18 @@ class SumOfDensities(ExactDensity):
 
         Examples
         --------
-        >>> from skdgn import DGNEnsemble
-        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, 2.9], [4.0, 3.9]]
+        >>> import numpy as np
+        >>> from skdgn import DGNEnsemble, PiecewiseAffineDGN
+        >>> low, high = (
+        ...     PiecewiseAffineDGN.from_network([[[1.0]]], [[mean]], 1.0, activation="relu")
+        ...     for mean in (-2.0, 2.0)
+        ... )
+        >>> ensemble = DGNEnsemble.from_estimators([low, high], weights=[3, 1])
+        >>> ensemble.predict_proba([[0.0], [1.0], [1e6], [np.nan]]).round(2)
+        array([[0.75, 0.25],
+               [0.29, 0.71],
+               [0.  , 1.  ],
+               [0.75, 0.25]])
         """
         rows = self._validate_rows(X)
         return self._fitted_model().responsibilities(rows, self._workers())
@@ -101,7 +124,13 @@ class SumOfDensities(ExactDensity):
 
         Examples
         --------
-        >>> from skdgn import DGNEnsemble
-        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, 2.9], [4.0, 3.9]]
+        >>> from skdgn import DGNEnsemble, PiecewiseAffineDGN
+        >>> low, high = (
+        ...     PiecewiseAffineDGN.from_network([[[1.0]]], [[mean]], 1.0, activation="relu")
+        ...     for mean in (-2.0, 2.0)
+        ... )
+        >>> ensemble = DGNEnsemble.from_estimators([low, high], weights=[3, 1])
+        >>> ensemble.predict([[0.0], [1.0]])
+        array([0, 1])
         """
         return np.argmax(self.predict_proba(X), axis=1)

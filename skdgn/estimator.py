@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -460,18 +459,6 @@ class PiecewiseAffineDGN(
                     f"{reason} needs the {name} of the last fit, {fitted}, got {wanted}."
                 )
         return model.network, model.noise
-
-    @contextmanager
-    def _unchanged_by_failure(self) -> Iterator[None]:
-        """Put the fitted attributes back if a fit fails half-way."""
-        before = {name: value for name, value in vars(self).items() if name.endswith("_")}
-        try:
-            yield
-        except BaseException:
-            for name in [name for name in vars(self) if name.endswith("_")]:
-                del self.__dict__[name]
-            self.__dict__.update(before)
-            raise
 
     def _fitted_model(self) -> Model:
         check_is_fitted(self)

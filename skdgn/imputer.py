@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._documentation import DocumentedMixin
 from skdgn._validation import validate_rows
+from skdgn.density import ExactDensity
 from skdgn.estimator import PiecewiseAffineDGN
 
 
@@ -22,7 +23,7 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
 
     Parameters
     ----------
-    estimator : PiecewiseAffineDGN, default=None
+    estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
         The model to be fitted to the rows, holes included; None is ``PiecewiseAffineDGN()``.
     add_indicator : bool, default=False
         Whether to append a column of zeros and ones for each feature that had missing values in
@@ -30,7 +31,7 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
 
     Attributes
     ----------
-    estimator_ : PiecewiseAffineDGN
+    estimator_ : estimator
         The fitted model.
     indicator_ : MissingIndicator or None
         Fitted if ``add_indicator`` is set.
@@ -58,13 +59,11 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "estimator": [PiecewiseAffineDGN, None],
+        "estimator": [ExactDensity, None],
         "add_indicator": ["boolean"],
     }
 
-    def __init__(
-        self, estimator: PiecewiseAffineDGN | None = None, add_indicator: bool = False
-    ) -> None:
+    def __init__(self, estimator: ExactDensity | None = None, add_indicator: bool = False) -> None:
         self.estimator = estimator
         self.add_indicator = add_indicator
 
