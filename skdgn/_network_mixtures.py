@@ -70,7 +70,7 @@ class NoisePrior:
     def join(self, statistics: SufficientStatistics) -> SufficientStatistics:
         """Add these samples to the statistics that the noise is estimated from."""
         squares = statistics.squares
-        covariance = self.covariance if squares.shape[1] > 1 else np.diagonal(self.covariance)
+        covariance = self.covariance if len(squares) > 1 else np.diagonal(self.covariance)
         return replace(
             statistics,
             squares=squares + self.weight * covariance,
@@ -244,7 +244,7 @@ def _accumulate(
         np.zeros((n_regions, n_components, n_components)),
         np.zeros((n_regions, n_features)),
         np.zeros((n_regions, n_features, n_components)),
-        np.zeros((1, n_features if full_squares else 1, n_features)),
+        np.zeros((n_features if full_squares else 1, n_features)),
         0.0,
         0.0,
     )
