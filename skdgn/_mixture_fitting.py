@@ -201,26 +201,33 @@ def start_mixture(
 ) -> MixtureState:
     """Begin with networks that are linear, and as likely as a Gaussian mixture."""
     network, own = settings.network, problem.network
-    samples, weights = own.rows, own.row_weights
+    samples, weights, shares = own.rows, own.row_weights, settings.init
     if isinstance(samples, ScaledRows):
         n_samples = min(_STARTING_SAMPLES, len(samples))
-        samples, weights = sample_rows(samples, weights, n_samples, generator)
+        if isinstance(shares, str):
+            samples, weights = sample_rows(samples, weights, n_samples, generator)
+        else:
+            chosen = np.linspace(0, len(samples) - 1, n_samples).astype(np.intp)
+            samples, weights, shares = samples[chosen], weights[chosen], shares[chosen]
     samples = read(samples)
     is_complete = not np.isnan(samples).any()
+    is_whole = np.array_equal(weights, np.rint(weights))
     completed = complete_rows(samples, weights)
-    if isinstance(settings.init, str):
+    # scikit-learn's mixture knows neither missing values nor weights: linear networks do.
+    by_networks = isinstance(shares, str) and shares == "gaussian_mixture"
+    by_networks = by_networks and not (is_complete and is_whole)
+    if isinstance(shares, str):
         shares = find_responsibilities(
             completed,
             weights,
             settings.n_networks,
-            # Of a table with missing values, clusters are the start of a start.
-            settings.init if is_complete or settings.init == "random" else "kmeans",
+            "kmeans" if by_networks else shares,
             network.covariance_type,
             network.reg_covar,
             generator,
         )
     else:
-        shares = settings.init * weights[:, None]
+        shares = shares * weights[:, None]
     prior = problem.noise_prior
     gaussians = Gaussians.of(completed, shares, prior.weight, prior.covariance)
     smallest = np.full(completed.shape[1], network.reg_covar)
@@ -231,11 +238,9 @@ def start_mixture(
         covariance_type=network.covariance_type,
         smallest_variances=smallest,
     )
-    is_whole = np.array_equal(weights, np.rint(weights))
-    if settings.init != "gaussian_mixture" or (is_complete and is_whole):
+    if not by_networks:
         networks = make(gaussians, hidden_layer_sizes=network.hidden_layer_sizes)
         return begin(problem, problem.share_out(gaussians.counts), networks)
-    # scikit-learn's mixture knows neither missing values nor weights: linear networks do.
     linear = replace(problem, network=replace(own, rows=samples, row_weights=weights))
     state = climb(
         MixtureStep(linear, "joint", _LINEAR_TOLERANCE),

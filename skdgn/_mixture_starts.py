@@ -77,14 +77,14 @@ def find_responsibilities(
     with warnings.catch_warnings():
         # Fewer clusters than asked for, or more iterations: it is a start, and EM goes on.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        counts = np.rint(sample_weights)
-        if method == "gaussian_mixture" and np.array_equal(counts, sample_weights):
+        if method == "gaussian_mixture":
+            counts = sample_weights.astype(np.intp)  # whole numbers
             mixture = GaussianMixture(
                 n_networks,
                 covariance_type=covariance_type,
                 reg_covar=reg_covar,
                 random_state=seed,
-            ).fit(np.repeat(samples, counts.astype(np.intp), axis=0))
+            ).fit(np.repeat(samples, counts, axis=0))
             return np.asarray(mixture.predict_proba(samples) * sample_weights[:, None])
         means = KMeans(n_networks, n_init=1, random_state=seed)
         labels = means.fit(samples, sample_weight=sample_weights).labels_
