@@ -81,7 +81,7 @@ class Problem:
     rows: Table
     row_weights: Floats
     covariance_type: str
-    smallest_variance: float
+    noise_floors: Floats  # (D,): smallest variances of the noise
     prior: WeightPrior
     most_regions: int
     workers: Workers
@@ -124,10 +124,10 @@ class Problem:
                 patterns,
                 state.noise,
                 self.noise_prior,
-                self.smallest_variance,
+                float(self.noise_floors.min()),
             )
         return maximize_noise(
-            state.statistics, network, patterns, self.covariance_type, self.smallest_variance
+            state.statistics, network, patterns, self.covariance_type, self.noise_floors
         )
 
     def propose(self, state: State, layers: Sequence[int]) -> Callable[[float], Network]:

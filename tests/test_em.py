@@ -57,6 +57,8 @@ def random_model(rng: np.random.Generator, seed: int) -> PiecewiseAffineDGN:
     )
 
 
+# Some tables are rounded.
+@pytest.mark.filterwarnings("ignore:The noise of feature:UserWarning")
 @pytest.mark.parametrize("first", range(0, 300, 50))
 def test_no_random_fit_ever_decreases(first):
     for seed in range(first, first + 50):
@@ -83,7 +85,9 @@ def test_steps_grow_bolder_only_while_they_pay():
     n_features = rows.shape[1]
     network = random_network(1, (3,), n_features=n_features, activation="leaky_relu", seed=0)
     flat = WeightPrior(None, 1.0, np.ones(n_features))
-    problem = Problem(rows, np.ones(len(rows)), "diag", 1e-6, flat, 100, Workers())
+    problem = Problem(
+        rows, np.ones(len(rows)), "diag", np.full(n_features, 1e-6), flat, 100, Workers()
+    )
     state = problem.evaluate(network, Noise.from_covariance(np.ones(n_features), n_features))
     # The same first step, of which it depends on the tolerance whether it was worth its while.
     bold, careful = JointStep(problem, 0.0), JointStep(problem, np.inf)

@@ -33,7 +33,7 @@ def make_state(kind: str, holes: bool, n_components: int = 1) -> tuple[Problem, 
         rows,
         rng.uniform(0.5, 2.0, len(rows)),
         kind,
-        1e-6,
+        np.full(D, 1e-6),
         WeightPrior(None, 1.0, np.ones(D)),
         1000,
         Workers(),
@@ -80,7 +80,7 @@ def test_noise_update_is_where_the_gradient_vanishes(kind: str, holes: bool) -> 
             state.partition.patterns,
             state.noise,
             problem.noise_prior,
-            1e-6,
+            np.full(D, 1e-6),
         )
         before, state = state, problem.evaluate(state.network, noise)
         assert state.lower_bound >= before.lower_bound - 1e-12
