@@ -142,18 +142,7 @@ def fit_mixture(
         try:
             for run in range(1 if warm_start is not None else settings.n_init):
                 if warm_start is not None:
-                    weights, networks = warm_start
-                    networks = [scaling.scale(*network) for network in networks]
-                    networks = [
-                        (
-                            one,
-                            Noise.from_covariance(
-                                bound_below(noise.covariance, floors), len(floors)
-                            ),
-                        )
-                        for one, noise in networks
-                    ]
-                    start = begin(problem, weights, networks)
+                    start = resume(problem, scaling, warm_start)
                 else:
                     start = start_mixture(problem, settings, generator)
                     if settings.n_restarts > 0:
@@ -219,6 +208,17 @@ def keep_running(
         )
         for network in state.networks
     ]
+
+
+def resume(problem: MixtureProblem, scaling: Scaling, parameters: Parameters) -> MixtureState:
+    """Begin with parameters in the units of the samples."""
+    weights, networks = parameters
+    floors = problem.network.noise_floors
+    scaled = []
+    for network, noise in (scaling.scale(*parts) for parts in networks):
+        covariance = bound_below(noise.covariance, floors)
+        scaled.append((network, Noise.from_covariance(covariance, len(floors))))
+    return begin(problem, weights, scaled)
 
 
 def begin(
