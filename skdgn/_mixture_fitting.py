@@ -32,7 +32,7 @@ from skdgn._mixture_starts import (
 )
 from skdgn._network import Floats, Network
 from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep, NoisePrior
-from skdgn._network_restarts import Restarts
+from skdgn._network_restarts import Revival
 from skdgn._noise import Noise
 from skdgn._rows import ScaledRows, Table, fits_into, merge_duplicates, sample_rows
 from skdgn._running import Running
@@ -135,7 +135,7 @@ def fit_mixture(
             )
         )
 
-    restarts = Restarts(problem, settings.network.m_step, settings.tol, generator)
+    revival = Revival(problem, settings.network.m_step, settings.tol, generator)
     runs: list[Progress] = []
     # Products are small: on a busy machine, threads waiting for each other take ten times as long.
     with threadpool_limits(limits=1, user_api="blas"):
@@ -146,14 +146,14 @@ def fit_mixture(
                 else:
                     start = start_mixture(problem, settings, generator)
                     if settings.n_restarts > 0:
-                        start = restarts(start) or start
+                        start = revival.restart(start) or start
                 runs.append(
                     climb(
                         MixtureStep(
                             problem,
                             settings.network.m_step,
                             settings.tol,
-                            restarts,
+                            revival,
                             settings.n_restarts,
                         ),
                         start,
