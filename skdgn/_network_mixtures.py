@@ -364,8 +364,8 @@ class MixtureStep:
     problem: MixtureProblem
     m_step: str
     tol: float
-    revive: Callable[[MixtureState], MixtureState | None] | None = None  # when EM stands still
-    n_revivals: int = 0  # left
+    exchange: Callable[[MixtureState], MixtureState | None] | None = None  # when EM stands still
+    n_exchanges: int = 0  # left
     dampings: Floats | None = None  # (K,)
     n_still: int = 0  # iterations that gained little
 
@@ -374,13 +374,13 @@ class MixtureStep:
         trial = self._step(state)
         gain = 0.0 if trial is None else trial.lower_bound - state.lower_bound
         self.n_still = self.n_still + 1 if gain < self.tol else 0
-        if (trial is None or self.n_still >= PATIENCE) and self.n_revivals > 0:
-            self.n_revivals -= 1
-            assert self.revive is not None
-            revived = self.revive(trial or state)
-            if revived is not None:
+        if (trial is None or self.n_still >= PATIENCE) and self.n_exchanges > 0:
+            self.n_exchanges -= 1
+            assert self.exchange is not None
+            exchanged = self.exchange(trial or state)
+            if exchanged is not None:
                 self.dampings, self.n_still = None, 0
-                return revived
+                return exchanged
         return trial
 
     def _step(self, state: MixtureState) -> MixtureState | None:
