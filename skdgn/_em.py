@@ -71,7 +71,7 @@ class Problem:
     rows: Table
     row_weights: Floats
     covariance_type: str
-    smallest_variance: float
+    noise_floors: Floats  # (D,): smallest variances of the noise
     prior: WeightPrior
     most_regions: int
     workers: Workers
@@ -96,7 +96,7 @@ class Problem:
             network,
             state.partition.patterns,
             self.covariance_type,
-            self.smallest_variance,
+            self.noise_floors,
         )
 
     def propose(self, state: State, layers: Sequence[int]) -> Callable[[float], Network]:

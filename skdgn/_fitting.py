@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from skdgn._batches import Workers, read
 from skdgn._completion import complete_rows
 from skdgn._em import FIRST_DAMPING, Problem, Progress, State, likeliest, run_em
+from skdgn._floors import at_floor, bound_below, warranted_variances
 from skdgn._initialization import Start, starting_methods, starting_network
 from skdgn._model import MOST_REGIONS
 from skdgn._network import Activation, Floats, Network
@@ -40,6 +41,8 @@ _TRIAL_ROWS = 2000
 # So many times fewer polyhedra than polygons: one takes 1,400 bytes against 170 (for 3-16-16 and
 # 2-32-32), and more time.
 _POLYHEDRON_COST = 4
+# Where a start fits the rows exactly, EM needs noise to begin with.
+_SMALLEST_STARTING_VARIANCE = 1e-4
 # Bytes that the regions of a fit may take.
 _MEMORY = 2e9
 
@@ -145,6 +148,7 @@ class FitResult:
     converged: bool
     stopped: bool  # by whoever watched
     interrupted: bool  # by the keyboard
+    bound_by_ties: NDArray[np.bool_]  # (D,): features whose noise is as small as ties allow
     running: Running  # for more rows to come
 
 
@@ -182,8 +186,11 @@ def fit_network(
     if in_memory:
         rows, row_weights = merge_duplicates(read(rows), row_weights)
     scaling = Scaling.of(rows, row_weights, settings.covariance_type, workers)
-    table = scaling.apply(rows)
-    problem = pose_problem(read(table) if in_memory else table, row_weights, scaling, settings)
+    table: Table = scaling.apply(rows)
+    if in_memory:
+        table = read(table)
+    floors = find_floors(table, row_weights, settings)
+    problem = pose_problem(table, row_weights, floors, scaling, settings)
     log_volume = scaling.log_volume(rows, row_weights, workers)
 
     def result(progress: Progress) -> FitResult:
@@ -194,9 +201,11 @@ def fit_network(
             progress.converged,
             progress.stopped,
             progress.interrupted,
+            at_floor(progress.state.noise.covariance, floors) & (floors > settings.reg_covar),
             Running(
                 scaling.center,
                 scaling.deviations,
+                floors,
                 progress.state.partition.patterns,
                 progress.state.statistics,
                 FIRST_DAMPING,
@@ -223,7 +232,10 @@ def fit_network(
         try:
             for run in range(1 if warm_start is not None else settings.n_init):
                 if warm_start is not None:
-                    start = Progress(problem.evaluate(*scaling.scale(*warm_start)))
+                    network, noise = scaling.scale(*warm_start)
+                    covariance = bound_below(noise.covariance, floors)
+                    noise = Noise.from_covariance(covariance, noise.n_features)
+                    start = Progress(problem.evaluate(network, noise))
                 else:
                     start = _best_start(problem, settings, generator)
                 if not start.interrupted:
@@ -245,13 +257,27 @@ def fit_network(
     return replace(result(likeliest(runs)), interrupted=runs[-1].interrupted)
 
 
-def pose_problem(rows: Table, row_weights: Floats, scaling: Scaling, settings: Settings) -> Problem:
+def find_floors(rows: Table, row_weights: Floats, settings: Settings) -> Floats:
+    """Smallest variances of the noise (D,), in the units of the rows; see `skdgn._floors`.
+
+    Of rows that are not in memory, a sample tells how values are tied.
+    """
+    n_rows = len(rows)
+    if isinstance(rows, ScaledRows):
+        # Always the same sample: how values are recorded is not a matter of the seed.
+        rows, _ = sample_rows(rows, row_weights, _TRIAL_ROWS, np.random.default_rng(0))
+    return np.maximum(warranted_variances(rows, n_rows), settings.reg_covar)
+
+
+def pose_problem(
+    rows: Table, row_weights: Floats, floors: Floats, scaling: Scaling, settings: Settings
+) -> Problem:
     """Put together what stays the same while parameters are improved on scaled rows."""
     return Problem(
         rows,
         row_weights,
         settings.covariance_type,
-        settings.reg_covar,
+        floors,
         WeightPrior(settings.weight_prior, settings.prior_scale, scaling.deviations),
         affordable_regions(settings, len(scaling.center)),
         settings.workers,
@@ -344,7 +370,8 @@ def _sample_problem(problem: Problem, generator: np.random.Generator) -> Problem
 
 
 def _first_state(problem: Problem, start: Start, settings: Settings) -> State:
-    variances = np.maximum(start.residual_variances, max(settings.reg_covar, 1e-4))
+    variances = np.maximum(start.residual_variances, problem.noise_floors)
+    variances = np.maximum(variances, _SMALLEST_STARTING_VARIANCE)
     return problem.evaluate(start.network, _starting_noise(variances, settings.covariance_type))
 
 

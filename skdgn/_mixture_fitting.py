@@ -14,7 +14,15 @@ from threadpoolctl import threadpool_limits
 from skdgn._batches import read
 from skdgn._completion import complete_rows
 from skdgn._em import FIRST_DAMPING, Progress, climb, likeliest
-from skdgn._fitting import Iteration, Scaling, Settings, pose_problem, restore_parameters
+from skdgn._fitting import (
+    Iteration,
+    Scaling,
+    Settings,
+    find_floors,
+    pose_problem,
+    restore_parameters,
+)
+from skdgn._floors import at_floor, bound_below
 from skdgn._mixture_starts import (
     Gaussians,
     find_responsibilities,
@@ -66,6 +74,7 @@ class MixtureResult:
     converged: bool
     stopped: bool  # by whoever watched
     interrupted: bool  # by the keyboard
+    bound_by_ties: NDArray[np.bool_]  # (D,): features with noise as small as ties allow, somewhere
     running: list[Running]  # of each network, for more samples to come
 
 
@@ -89,7 +98,8 @@ def fit_mixture(
     table: Table = scaling.apply(samples)
     if in_memory:
         table = read(table)
-    problem = pose_mixture_problem(table, sample_weights, scaling, settings)
+    floors = find_floors(table, sample_weights, settings.network)
+    problem = pose_mixture_problem(table, sample_weights, floors, scaling, settings)
     log_volume = scaling.log_volume(samples, sample_weights, workers)
 
     def result(progress: Progress) -> MixtureResult:
@@ -101,6 +111,13 @@ def fit_mixture(
             progress.converged,
             progress.stopped,
             progress.interrupted,
+            np.any(
+                [
+                    at_floor(model.noise.covariance, floors) & (floors > settings.network.reg_covar)
+                    for model in progress.state.models
+                ],
+                axis=0,
+            ),
             keep_running(problem, scaling, progress.state),
         )
 
@@ -127,6 +144,15 @@ def fit_mixture(
                 if warm_start is not None:
                     weights, networks = warm_start
                     networks = [scaling.scale(*network) for network in networks]
+                    networks = [
+                        (
+                            one,
+                            Noise.from_covariance(
+                                bound_below(noise.covariance, floors), len(floors)
+                            ),
+                        )
+                        for one, noise in networks
+                    ]
                     start = begin(problem, weights, networks)
                 else:
                     start = start_mixture(problem, settings, generator)
@@ -157,11 +183,15 @@ def fit_mixture(
 
 
 def pose_mixture_problem(
-    samples: Table, sample_weights: Floats, scaling: Scaling, settings: MixtureSettings
+    samples: Table,
+    sample_weights: Floats,
+    floors: Floats,
+    scaling: Scaling,
+    settings: MixtureSettings,
 ) -> MixtureProblem:
     """Put together what stays the same while parameters are improved on scaled samples."""
     return MixtureProblem(
-        pose_problem(samples, sample_weights, scaling, settings.network),
+        pose_problem(samples, sample_weights, floors, scaling, settings.network),
         settings.concentration,
         NoisePrior(settings.noise_prior_weight, _PRIOR_VARIANCE * np.eye(len(scaling.center))),
     )
@@ -182,6 +212,7 @@ def keep_running(
         Running(
             scaling.center,
             scaling.deviations,
+            problem.network.noise_floors,
             network.partition.patterns,
             network.statistics,
             damping,
@@ -201,41 +232,45 @@ def start_mixture(
 ) -> MixtureState:
     """Begin with networks that are linear, and as likely as a Gaussian mixture."""
     network, own = settings.network, problem.network
-    samples, weights = own.rows, own.row_weights
+    samples, weights, shares = own.rows, own.row_weights, settings.init
     if isinstance(samples, ScaledRows):
         n_samples = min(_STARTING_SAMPLES, len(samples))
-        samples, weights = sample_rows(samples, weights, n_samples, generator)
+        if isinstance(shares, str):
+            samples, weights = sample_rows(samples, weights, n_samples, generator)
+        else:
+            chosen = np.linspace(0, len(samples) - 1, n_samples).astype(np.intp)
+            samples, weights, shares = samples[chosen], weights[chosen], shares[chosen]
     samples = read(samples)
     is_complete = not np.isnan(samples).any()
+    is_whole = np.array_equal(weights, np.rint(weights))
     completed = complete_rows(samples, weights)
-    if isinstance(settings.init, str):
+    # scikit-learn's mixture knows neither missing values nor weights: linear networks do.
+    by_networks = isinstance(shares, str) and shares == "gaussian_mixture"
+    by_networks = by_networks and not (is_complete and is_whole)
+    if isinstance(shares, str):
         shares = find_responsibilities(
             completed,
             weights,
             settings.n_networks,
-            # Of a table with missing values, clusters are the start of a start.
-            settings.init if is_complete or settings.init == "random" else "kmeans",
+            "kmeans" if by_networks else shares,
             network.covariance_type,
             network.reg_covar,
             generator,
         )
     else:
-        shares = settings.init * weights[:, None]
+        shares = shares * weights[:, None]
     prior = problem.noise_prior
     gaussians = Gaussians.of(completed, shares, prior.weight, prior.covariance)
-    smallest = np.full(completed.shape[1], network.reg_covar)
     make = partial(
         make_networks,
         n_components=network.n_components,
         activation=network.activation,
         covariance_type=network.covariance_type,
-        smallest_variances=smallest,
+        floors=own.noise_floors,
     )
-    is_whole = np.array_equal(weights, np.rint(weights))
-    if settings.init != "gaussian_mixture" or (is_complete and is_whole):
+    if not by_networks:
         networks = make(gaussians, hidden_layer_sizes=network.hidden_layer_sizes)
         return begin(problem, problem.share_out(gaussians.counts), networks)
-    # scikit-learn's mixture knows neither missing values nor weights: linear networks do.
     linear = replace(problem, network=replace(own, rows=samples, row_weights=weights))
     state = climb(
         MixtureStep(linear, "joint", _LINEAR_TOLERANCE),
@@ -251,7 +286,7 @@ def start_mixture(
     for model in state.models:
         slopes, noise = model.network.coefs[-1], model.noise
         if network.covariance_type == "full" and network.hidden_layer_sizes:
-            slopes = split_covariance(noise.covariance, network.n_components, smallest)
+            slopes = split_covariance(noise.covariance, network.n_components, own.noise_floors)
             noise = Noise.from_covariance(noise.covariance - slopes @ slopes.T, len(slopes))
         bent = write_linear_network(
             slopes, model.network.intercepts[-1], network.hidden_layer_sizes, network.activation

@@ -18,6 +18,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
+from skdgn._floors import bound_below
 from skdgn._network import Activation, Floats, Network
 from skdgn._noise import Noise
 
@@ -77,14 +78,14 @@ def find_responsibilities(
     with warnings.catch_warnings():
         # Fewer clusters than asked for, or more iterations: it is a start, and EM goes on.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        counts = np.rint(sample_weights)
-        if method == "gaussian_mixture" and np.array_equal(counts, sample_weights):
+        if method == "gaussian_mixture":
+            counts = sample_weights.astype(np.intp)  # whole numbers
             mixture = GaussianMixture(
                 n_networks,
                 covariance_type=covariance_type,
                 reg_covar=reg_covar,
                 random_state=seed,
-            ).fit(np.repeat(samples, counts.astype(np.intp), axis=0))
+            ).fit(np.repeat(samples, counts, axis=0))
             return np.asarray(mixture.predict_proba(samples) * sample_weights[:, None])
         means = KMeans(n_networks, n_init=1, random_state=seed)
         labels = means.fit(samples, sample_weight=sample_weights).labels_
@@ -106,7 +107,7 @@ def make_networks(
     hidden_layer_sizes: Sequence[int],
     activation: Activation,
     covariance_type: str,
-    smallest_variances: Floats,
+    floors: Floats,
 ) -> list[tuple[Network, Noise]]:
     """Write each Gaussian as a network of this size with its noise.
 
@@ -115,42 +116,32 @@ def make_networks(
     """
     parts = []
     for mean, covariance in zip(gaussians.means, gaussians.covariances, strict=True):
-        covariance = raise_variances(covariance, smallest_variances)
+        covariance = bound_below(covariance, floors)
         if covariance_type == "full":
             # Without a hidden layer EM would be slower with a latent variable, for nothing.
             slopes = np.zeros((len(mean), n_components))
             if hidden_layer_sizes:
-                slopes = split_covariance(covariance, n_components, smallest_variances)
+                slopes = split_covariance(covariance, n_components, floors)
             noise = covariance - slopes @ slopes.T
         else:
             slopes, noise = analyze_factors(
-                covariance, n_components, covariance_type == "spherical", smallest_variances
+                covariance, n_components, covariance_type == "spherical", floors
             )
         network = write_linear_network(slopes, mean, hidden_layer_sizes, activation)
         parts.append((network, Noise.from_covariance(noise, len(mean))))
     return parts
 
 
-def raise_variances(covariance: Floats, smallest: Floats) -> Floats:
-    """Raise the eigenvalues of a covariance, in units of the smallest variances, to 1."""
-    units = np.sqrt(smallest)
-    values, vectors = np.linalg.eigh(covariance / np.outer(units, units))
-    if values[0] >= 1.0:
-        return covariance
-    raised = (vectors * np.maximum(values, 1.0)) @ vectors.T
-    return np.asarray(raised * np.outer(units, units))
-
-
-def split_covariance(covariance: Floats, n_components: int, smallest: Floats) -> Floats:
+def split_covariance(covariance: Floats, n_components: int, floors: Floats) -> Floats:
     """Return slopes A (D, S) along the leading directions, such that C - A A' is a noise."""
     values, vectors = np.linalg.eigh(covariance)
     slopes = np.zeros((len(covariance), n_components))
     for component in range(min(n_components, len(values))):
         direction, value = vectors[:, -1 - component], values[-1 - component]
-        # What is left is at least the smallest noise if this holds along every direction.
-        explained = min(_EXPLAINED * value, value - float(direction**2 @ smallest))
+        # What is left along it is not below the floors; whether all of it is not, is checked below.
+        explained = min(_EXPLAINED * value, value - float(direction**2 @ floors))
         slopes[:, component] = np.sqrt(max(explained, 0.0)) * direction
-    units = np.sqrt(smallest)
+    units = np.sqrt(floors)
     while True:
         noise = (covariance - slopes @ slopes.T) / np.outer(units, units)
         # Raised to 1 before; rounding may have taken a little away.
@@ -160,14 +151,14 @@ def split_covariance(covariance: Floats, n_components: int, smallest: Floats) ->
 
 
 def analyze_factors(
-    covariance: Floats, n_components: int, is_spherical: bool, smallest: Floats
+    covariance: Floats, n_components: int, is_spherical: bool, floors: Floats
 ) -> tuple[Floats, Floats]:
     """Fit slopes (D, S) and variances of the noise, () or (D,), to a covariance matrix."""
 
     def restrict(variances: Floats) -> Floats:
         if is_spherical:
-            return np.maximum(variances.mean(), smallest.max())
-        return np.maximum(variances, smallest)
+            return bound_below(variances.mean(), floors)
+        return bound_below(variances, floors)
 
     n_features = len(covariance)
     diagonal = np.diagonal(covariance)

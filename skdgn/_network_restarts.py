@@ -126,7 +126,7 @@ class Restarts:
         )
         variances = deviations**2 * np.maximum(start.residual_variances, _SMALLEST_VARIANCE)
         covariance_type = self.problem.network.covariance_type
-        variances = np.maximum(variances, self.problem.network.smallest_variance)
+        variances = np.maximum(variances, self.problem.network.noise_floors)
         if covariance_type == "spherical":
             return network, Noise.from_covariance(variances.mean(), len(variances))
         if covariance_type == "diag":

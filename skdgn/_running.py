@@ -28,6 +28,7 @@ class Running:
 
     center: Floats  # (D,) and
     deviations: Floats  # (D,): the units
+    floors: Floats  # (D,): smallest variances of the noise, in these units
     patterns: Bools  # (R, total hidden units)
     statistics: SufficientStatistics
     damping: float  # of the next step of the hidden layers

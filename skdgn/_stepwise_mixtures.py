@@ -57,7 +57,9 @@ def take_mixture_step(
     before = sum(own.statistics.total_weight for own in running)
     # As heavy as all samples so far: a prior keeps its share.
     repeated = (1.0 + before / chunk_weight) * sample_weights
-    problem = pose_mixture_problem(scaling.apply(samples), repeated, scaling, settings)
+    problem = pose_mixture_problem(
+        scaling.apply(samples), repeated, running[0].floors, scaling, settings
+    )
 
     def blend(state: MixtureState) -> MixtureState:
         shares = share_weights(chunk_weight, state.total_weight, before)

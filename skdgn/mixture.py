@@ -267,6 +267,9 @@ class DGNMixture(
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        if result.bound_by_ties.any():
+            message = self.networks_[0]._describe_ties(result.bound_by_ties)
+            warnings.warn(message, UserWarning, stacklevel=3)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
