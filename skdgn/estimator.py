@@ -40,12 +40,18 @@ from skdgn._rows import value_ranges
 from skdgn._running import Running
 from skdgn._stepwise import take_step
 from skdgn._validation import check_weights, validate_rows
+from skdgn._versions import VersionedMixin
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.conditioning import ExactConditioning
 
 
 class PiecewiseAffineDGN(
-    DocumentedMixin, KnownNetworks, CallbackSupportMixin, ExactConditioning, BaseEstimator
+    DocumentedMixin,
+    VersionedMixin,
+    KnownNetworks,
+    CallbackSupportMixin,
+    ExactConditioning,
+    BaseEstimator,
 ):
     """Deep generative network with an exact density.
 
