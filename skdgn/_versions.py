@@ -26,7 +26,8 @@ class VersionedMixin:
         if pickled != __version__:
             warnings.warn(
                 f"{type(self).__name__} was pickled by skdgn {pickled} and is read by "
-                f"{__version__}. It may fail or give other results: fit it again, or read it with that version.",
+                f"{__version__}. It may fail or give other results: fit it again, or read it with "
+                "that version.",
                 InconsistentVersionWarning,
                 stacklevel=2,
             )
