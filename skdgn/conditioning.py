@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -13,20 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._batches import read
 from skdgn._checks import index_of_feature
-from skdgn._feature_distributions import FeatureDistributions, RegionDistributions, quantiles
+from skdgn._feature_distributions import FeatureDistributions, quantiles
 from skdgn._network import Floats, finite_array
 from skdgn.inference import ExactInference
 
 _METHODS = ("mean", "sample")
-# A visit's cell in one more dimension, its pieces, and what they are made of, beside the visit.
-_COPIES_OF_CELLS = 8
 # Probabilities of quantiles must stand out from the errors of distribution functions.
 _SMALLEST_SHARE = 1e-12
 
 # Features by index, by name, or by a mask.
 Given = int | str | Sequence[int] | Sequence[str] | Sequence[bool] | NDArray[Any]
-# Gives features their distributions, given rows (n, D): NaN where they are not conditioned on.
-Conditioner = Callable[[Floats, NDArray[np.intp]], FeatureDistributions]
 
 
 class ExactConditioning(ExactInference):
@@ -310,29 +305,19 @@ n_other_features)
         result = np.empty((len(rows), *shape, len(features)))
         if features.size == 0:
             return result
-        condition, row_bytes = self._conditioner()
+        model = self._fitted_model()
 
         def describe_batch(batch: NDArray[Any]) -> Floats:
             table = read(batch)
-            distributions = condition(np.where(others, np.nan, table), features)
+            distributions = model.feature_distributions(np.where(others, np.nan, table), features)
             found = describe(distributions, table[:, features])
             found[np.isneginf(distributions.log_density)] = np.inf  # which no description is
             return found
 
-        self._workers().fill(result, describe_batch, row_bytes, rows)
+        self._workers().fill(result, describe_batch, model.distribution_bytes, rows)
         unknown = np.asarray(np.isinf(result).reshape(len(rows), -1).any(axis=1))
         self._refuse_unknown(np.where(others, np.nan, rows), unknown)
         return result
-
-    def _conditioner(self) -> tuple[Conditioner, float]:
-        """Return what gives features their distributions, and the memory it takes for a sample.
-
-        All that is said of features given others follows from it.  Mixtures mix those of their
-        parts.
-        """
-        visitor = self._fitted_model().visitor
-        row_bytes = _COPIES_OF_CELLS * visitor.row_bytes
-        return partial(RegionDistributions.given, visitor), row_bytes
 
     def _refuse_unknown(
         self,
