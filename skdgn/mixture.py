@@ -32,6 +32,7 @@ from skdgn._random import draw_seed
 from skdgn._running import Running
 from skdgn._stepwise_mixtures import take_mixture_step
 from skdgn._validation import check_weights, validate_rows
+from skdgn._versions import VersionedMixin
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.density import SumOfDensities
 from skdgn.estimator import PiecewiseAffineDGN
@@ -44,6 +45,7 @@ _ROUNDING = 1e-6
 
 class DGNMixture(
     DocumentedMixin,
+    VersionedMixin,
     CallbackSupportMixin,
     InformationCriteria,
     SumOfDensities,
@@ -318,7 +320,7 @@ class DGNMixture(
             samples = self._validate_rows(X)
             weights = check_weights(sample_weight, samples)
             self._name_features(template)
-            template._check_scales(samples, weights, is_first=False)
+            template._check_scales(samples, weights, None, sets_units=False)
             running = [Running.from_state(state) for state in self._running]
             result = take_mixture_step(parameters, running, samples, weights, settings)
             self.__dict__.update(
@@ -375,7 +377,7 @@ class DGNMixture(
             weights = check_weights(sample_weight, samples)
             self._name_features(template)
             template._check_observed(samples, weights)
-            template._check_scales(samples, weights, is_first=True)
+            template._check_scales(samples, weights, None)
             n_samples = int(np.count_nonzero(weights))
             if n_samples < self.n_networks:
                 raise ValueError(
