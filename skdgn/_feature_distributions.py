@@ -8,7 +8,8 @@ probability that the feature is at most t is the mass of the cell beyond one mor
     P(x_j <= t) = sum over regions of  responsibility * mass(cell cut at t) / mass(cell)
 
 These are cells of `skdgn._cells` with one dimension more than latent space, and as exact as they
-are: to rounding for one and two latent dimensions, estimates for more.
+are: to rounding for one and two latent dimensions, estimates for more.  A share is a difference of
+logs, so digits go where a sample lies far from all that the model generates.
 
 Shapes: ``n`` samples, ``k`` features, ``v`` visits (a sample and a region that matters for it).
 """
@@ -35,6 +36,9 @@ Integers = NDArray[np.intp]
 
 # Largest error of a probability, from each region.
 _LOG_ERROR = math.log(1e-15)
+# Logs of masses are rounded: shares of smaller ones would have errors above 2e-10.  So far out, at
+# more than a thousand standard deviations, z is known much better than the noise leaves a feature.
+_SMALLEST_LOG_MASS = -1e6
 # Brackets of quantiles are halved or better at every step; they are closed long before.
 _MOST_STEPS = 200
 # A quantile is found when its bracket is so narrow, in standard deviations.
@@ -163,15 +167,20 @@ class RegionDistributions:
 
     @cached_property
     def _cells(self) -> tuple[Cells, Integers, Floats]:
-        """Cells in coordinates (u, e), the visits they are those of, and their log masses."""
+        """Cells in coordinates (u, e), the visits they are those of, and their log masses.
+
+        Not those of which a share of the mass cannot be told.
+        """
         cells, places = self.lift()
-        return cells, places, _log_masses(cells)
+        log_masses = _log_masses(cells)
+        near = np.flatnonzero(log_masses > _SMALLEST_LOG_MASS)
+        return cells.take(near), places[near], log_masses[near]
 
     def cdf(self, values: Floats) -> Floats:
         """Probabilities of at most these values (n, k): (n, k)."""
         _, places, _ = self._cells
         of_visits = self._repeat(values)
-        # Where a cell is too thin to be cut out of space, its Gaussian stands for it.
+        # Where a cell is too thin to be cut out of space, or too far out, a Gaussian stands for it.
         shares = ndtr((of_visits - self.region_means) / np.sqrt(self.region_variances))
         for feature in range(values.shape[1]):
             shares[places, feature] = self._shares_below(of_visits[places, feature], feature)
