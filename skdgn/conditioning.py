@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -13,24 +12,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._batches import read
 from skdgn._checks import index_of_feature
-from skdgn._feature_distributions import FeatureDistributions, RegionDistributions, quantiles
+from skdgn._feature_distributions import FeatureDistributions, quantiles
 from skdgn._network import Floats, finite_array
 from skdgn.inference import ExactInference
 
 _METHODS = ("mean", "sample")
-# A visit's cell in one more dimension, its pieces, and what they are made of, beside the visit.
-_COPIES_OF_CELLS = 8
 # Probabilities of quantiles must stand out from the errors of distribution functions.
 _SMALLEST_SHARE = 1e-12
 
 # Features by index, by name, or by a mask.
 Given = int | str | Sequence[int] | Sequence[str] | Sequence[bool] | NDArray[Any]
-# Gives features their distributions, given rows (n, D): NaN where they are not conditioned on.
-Conditioner = Callable[[Floats, NDArray[np.intp]], FeatureDistributions]
 
 
 class ExactConditioning(ExactInference):
-    """The methods of `PiecewiseAffineDGN` that condition on some of the features.
+    """The methods of an exact density that condition on some of the features.
 
     A mixin, like `ExactInference`.
     """
@@ -52,7 +47,8 @@ class ExactConditioning(ExactInference):
             NaN where a value is missing.  Rows without any value are allowed.
         method : {"mean", "sample"}, default="mean"
             The conditional mean, or an independent draw from the conditional distribution: of the
-            region, then of the latent point in it, then of the noise.
+            region, then of the latent point in it, then of the noise; before all of them, of the
+            network of a mixture or the member of an ensemble.
         n_draws : int, default=None
             Number of completed tables; ``method="sample"`` only.  None returns one, without an
             axis for it.
@@ -311,29 +307,19 @@ n_other_features)
         result = np.empty((len(rows), *shape, len(features)))
         if features.size == 0:
             return result
-        condition, row_bytes = self._conditioner()
+        model = self._fitted_model()
 
         def describe_batch(batch: NDArray[Any]) -> Floats:
             table = read(batch)
-            distributions = condition(np.where(others, np.nan, table), features)
+            distributions = model.feature_distributions(np.where(others, np.nan, table), features)
             found = describe(distributions, table[:, features])
             found[np.isneginf(distributions.log_density)] = np.inf  # which no description is
             return found
 
-        self._workers().fill(result, describe_batch, row_bytes, rows)
+        self._workers().fill(result, describe_batch, model.distribution_bytes, rows)
         unknown = np.asarray(np.isinf(result).reshape(len(rows), -1).any(axis=1))
         self._refuse_unknown(np.where(others, np.nan, rows), unknown)
         return result
-
-    def _conditioner(self) -> tuple[Conditioner, float]:
-        """Return what gives features their distributions, and the memory it takes for a sample.
-
-        All that is said of features given others follows from it.  Mixtures mix those of their
-        parts.
-        """
-        visitor = self._fitted_model().visitor
-        row_bytes = _COPIES_OF_CELLS * visitor.row_bytes
-        return partial(RegionDistributions.given, visitor), row_bytes
 
     def _refuse_unknown(
         self,

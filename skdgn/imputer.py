@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from skdgn._documentation import DocumentedMixin
 from skdgn._validation import validate_rows
 from skdgn._versions import VersionedMixin
+from skdgn.density import ExactDensity
 from skdgn.estimator import PiecewiseAffineDGN
 
 
@@ -25,7 +26,7 @@ class DGNImputer(
 
     Parameters
     ----------
-    estimator : PiecewiseAffineDGN, default=None
+    estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
         The model to be fitted to the rows, holes included; None is ``PiecewiseAffineDGN()``.
     add_indicator : bool, default=False
         Whether to append a column of zeros and ones for each feature that had missing values in
@@ -33,7 +34,7 @@ class DGNImputer(
 
     Attributes
     ----------
-    estimator_ : PiecewiseAffineDGN
+    estimator_ : estimator
         The fitted model.
     indicator_ : MissingIndicator or None
         Fitted if ``add_indicator`` is set.
@@ -61,13 +62,11 @@ class DGNImputer(
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "estimator": [PiecewiseAffineDGN, None],
+        "estimator": [ExactDensity, None],
         "add_indicator": ["boolean"],
     }
 
-    def __init__(
-        self, estimator: PiecewiseAffineDGN | None = None, add_indicator: bool = False
-    ) -> None:
+    def __init__(self, estimator: ExactDensity | None = None, add_indicator: bool = False) -> None:
         self.estimator = estimator
         self.add_indicator = add_indicator
 

@@ -19,20 +19,19 @@ from skdgn._network import Floats
 from skdgn._posterior import Posterior
 from skdgn._random import RandomSource, random_source
 from skdgn._validation import check_weights, name_columns, validate_rows
+from skdgn._weighted_sums import Density
 
 
-class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """The methods of `PiecewiseAffineDGN` that only read a fitted model.
+class ExactInference(DensityMixin):
+    """The methods of an exact density that only read it: log densities and draws.
 
-    A mixin: the estimator provides ``_fitted_model``, the rest follows from it.  It is a
-    transformer itself because scikit-learn's ``set_output`` only wraps methods of such classes.
+    A mixin: the estimator provides ``_fitted_model``, the rest follows from it.
     """
 
     n_jobs: int | None
     random_state: Any
-    n_parameters_: float
 
-    def _fitted_model(self) -> Model:
+    def _fitted_model(self) -> Density:
         raise NotImplementedError("a mixin: the estimator holds the model")
 
     def _workers(self) -> Workers:
@@ -116,6 +115,52 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         heavy = weights > 0  # no weight is not even a share of -inf
         return float(weights[heavy] @ log_densities[heavy]), float(weights.sum())
 
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Any, NDArray[np.intp]]:
+        """Draw samples from the model.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of samples.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws: an integer gives the same samples each time.  None takes the
+            estimator's own ``random_state``.
+
+        Returns
+        -------
+        X : ndarray or frame of shape (n_samples, n_features)
+            The samples; a frame with the features' names if ``set_output`` asks for one.
+        labels : ndarray of shape (n_samples,)
+            Component each sample was drawn from: the region of latent space of a network, the
+            network of a mixture, the member of an ensemble.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
+        ... )
+        >>> X, labels = model.sample(3, random_state=0)
+        >>> X.shape, labels
+        ((3, 2), array([0, 0, 0]))
+        """
+        check_is_fitted(self)
+        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
+            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
+        generator = self._random_source(random_state)
+        rows, labels = self._fitted_model().draw(int(n_samples), generator)
+        return name_columns(self, rows), labels
+
+    def _random_source(self, random_state: Any) -> RandomSource:
+        """Where draws come from: the seed of a call, or the estimator's own."""
+        return random_source(self.random_state if random_state is None else random_state)
+
+
+class InformationCriteria(ExactInference):
+    """Criteria for densities fitted by maximum likelihood; a mixin, like `ExactInference`."""
+
+    n_parameters_: float
+
     def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Compute Akaike's information criterion on X; the lower the better.
 
@@ -175,44 +220,16 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         total, n_samples = self._total_log_density(X, sample_weight)
         return -2.0 * total + float(self.n_parameters_) * math.log(n_samples)
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Any, NDArray[np.intp]]:
-        """Draw samples from the model.
 
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of rows.
-        random_state : int, RandomState, Generator or None, default=None
-            Seed of the draws: an integer gives the same rows each time.  None takes the
-            estimator's own ``random_state``.
+class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """The methods of `PiecewiseAffineDGN` that ask for its latent variables.
 
-        Returns
-        -------
-        X : ndarray or frame of shape (n_samples, n_features)
-            The samples; a frame with the features' names if ``set_output`` asks for one.
-        regions : ndarray of shape (n_samples,)
-            Region of latent space each row was drawn from.
+    A mixin, like `ExactInference`.  It is a transformer itself because scikit-learn's
+    ``set_output`` only wraps methods of such classes.
+    """
 
-        Examples
-        --------
-        >>> from skdgn import PiecewiseAffineDGN
-        >>> model = PiecewiseAffineDGN.from_network(
-        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
-        ... )
-        >>> X, regions = model.sample(3, random_state=0)
-        >>> X.shape, regions
-        ((3, 2), array([0, 0, 0]))
-        """
-        check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
-            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
-        generator = self._random_source(random_state)
-        rows, regions = self._fitted_model().draw(int(n_samples), generator)
-        return name_columns(self, rows), regions
-
-    def _random_source(self, random_state: Any) -> RandomSource:
-        """Where draws come from: the seed of a call, or the estimator's own."""
-        return random_source(self.random_state if random_state is None else random_state)
+    def _fitted_model(self) -> Model:
+        raise NotImplementedError("a mixin: the estimator holds the model")
 
     def posterior(self, X: ArrayLike) -> Posterior:
         """Compute the exact posterior of the latent variables, given each row.
