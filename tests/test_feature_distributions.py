@@ -172,7 +172,7 @@ def test_mixtures_of_distributions() -> None:
     condition, features = rows.copy(), np.array([2, 3])
     condition[:, features] = np.nan
     mixed = MixedDistributions.mix(
-        [part._conditioner()[0](condition, features) for part in parts], weights
+        [part._fitted_model().feature_distributions(condition, features) for part in parts], weights
     )
     joint = np.log(weights)[:, None] + [part.score_samples(condition) for part in parts]
     np.testing.assert_allclose(mixed.log_density, np.logaddexp(*joint), rtol=1e-13)
@@ -195,7 +195,7 @@ def test_mixtures_of_distributions() -> None:
     far = condition.copy()
     far[1, 0] = 1e200
     unknown = MixedDistributions.mix(
-        [part._conditioner()[0](far, features) for part in parts], weights
+        [part._fitted_model().feature_distributions(far, features) for part in parts], weights
     )
     assert np.isneginf(unknown.log_density[1])
     assert np.isfinite(np.delete(unknown.log_density, 1)).all()

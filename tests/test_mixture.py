@@ -65,9 +65,7 @@ def test_full_noise_without_hidden_layers_is_a_gaussian_mixture():
         precisions_init=[np.linalg.inv(np.cov(group.T, bias=True)) for group in groups],
     ).fit(X)
     linear = PiecewiseAffineDGN(hidden_layer_sizes=(), covariance_type="full", reg_covar=1e-12)
-    ours = DGNMixture(
-        linear, 3, init_params=labels, tol=1e-13, max_iter=5000, **FLAT_PRIORS
-    ).fit(X)
+    ours = DGNMixture(linear, 3, init_params=labels, tol=1e-13, max_iter=5000, **FLAT_PRIORS).fit(X)
     np.testing.assert_allclose(ours.score_samples(X), theirs.score_samples(X), atol=1e-6)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
     np.testing.assert_allclose(ours.weights_, theirs.weights_, atol=1e-6)
