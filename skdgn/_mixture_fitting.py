@@ -32,7 +32,7 @@ from skdgn._mixture_starts import (
 )
 from skdgn._network import Floats, Network
 from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep, NoisePrior
-from skdgn._network_restarts import Restarts
+from skdgn._network_search import Search
 from skdgn._noise import Noise
 from skdgn._rows import ScaledRows, Table, fits_into, merge_duplicates, sample_rows
 from skdgn._running import Running
@@ -44,6 +44,8 @@ _PRIOR_VARIANCE = 0.01
 # Iterations of the linear networks that stand in for scikit-learn's Gaussian mixture.
 _LINEAR_ITERATIONS = 100
 _LINEAR_TOLERANCE = 1e-3
+# How often networks are exchanged when EM stands still.
+_MOST_EXCHANGES = 3
 
 Parameters = tuple[Floats, list[tuple[Network, Noise]]]  # weights, networks with their noise
 
@@ -58,7 +60,7 @@ class MixtureSettings:
     concentration: float
     noise_prior_weight: float
     n_init: int
-    n_restarts: int
+    refine: bool
     max_iter: int
     tol: float
 
@@ -135,37 +137,26 @@ def fit_mixture(
             )
         )
 
-    restarts = Restarts(problem, settings.network.m_step, settings.tol, generator)
+    search = Search(problem, settings.network.m_step, settings.tol, generator)
     runs: list[Progress] = []
     # Products are small: on a busy machine, threads waiting for each other take ten times as long.
     with threadpool_limits(limits=1, user_api="blas"):
         try:
             for run in range(1 if warm_start is not None else settings.n_init):
                 if warm_start is not None:
-                    weights, networks = warm_start
-                    networks = [scaling.scale(*network) for network in networks]
-                    networks = [
-                        (
-                            one,
-                            Noise.from_covariance(
-                                bound_below(noise.covariance, floors), len(floors)
-                            ),
-                        )
-                        for one, noise in networks
-                    ]
-                    start = begin(problem, weights, networks)
+                    start = resume(problem, scaling, warm_start)
                 else:
                     start = start_mixture(problem, settings, generator)
-                    if settings.n_restarts > 0:
-                        start = restarts(start) or start
+                    if settings.refine:
+                        start = search.restart(start) or start
                 runs.append(
                     climb(
                         MixtureStep(
                             problem,
                             settings.network.m_step,
                             settings.tol,
-                            restarts,
-                            settings.n_restarts,
+                            search.exchange,
+                            _MOST_EXCHANGES if settings.refine else 0,
                         ),
                         start,
                         settings.max_iter,
@@ -219,6 +210,17 @@ def keep_running(
         )
         for network in state.networks
     ]
+
+
+def resume(problem: MixtureProblem, scaling: Scaling, parameters: Parameters) -> MixtureState:
+    """Begin with parameters in the units of the samples."""
+    weights, networks = parameters
+    floors = problem.network.noise_floors
+    scaled = []
+    for network, noise in (scaling.scale(*parts) for parts in networks):
+        covariance = bound_below(noise.covariance, floors)
+        scaled.append((network, Noise.from_covariance(covariance, len(floors))))
+    return begin(problem, weights, scaled)
 
 
 def begin(
