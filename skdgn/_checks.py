@@ -20,6 +20,9 @@ _LARGEST_VALUE = 1e150
 _SMALLEST_VARIANCE = 1e-300
 # Squares of weights, in units of their prior, must not overflow, nor their sums over regions.
 _SMALLEST_PRIOR_SCALE = 1e-100
+# In deviations, how far from a model samples may be for it to go on from: from 1e7, the systems of
+# an M-step overflow.
+_FARTHEST = 1e6
 # A column whose values differ by less, relative to their size, is constant but for rounding.
 _ROUNDING = 8.0 * np.finfo(np.float64).eps
 
@@ -75,6 +78,31 @@ def check_prior_scale(prior_scale: float, ranges: tuple[Floats, Floats], names: 
         raise ValueError(
             f"prior_scale must be at least {_SMALLEST_PRIOR_SCALE} of the widest range of values, "
             f"{what} ({spreads[widest]}), got {prior_scale}. weight_prior=None has no scale."
+        )
+
+
+def check_continuation(
+    ranges: tuple[Floats, Floats],
+    mean: Floats,
+    deviations: Floats,
+    reason: str,
+    names: list[Any],
+    sets_units: bool,
+) -> None:
+    """Refuse to go on from a model with this mean and deviations (D,) on quite another scale.
+
+    A chunk of samples may vary as little as it likes if others before it have set the units.
+    """
+    far = np.fmax(*np.nan_to_num(np.abs(np.asarray(ranges) - mean))) > _FARTHEST * deviations
+    spreads = np.nan_to_num(ranges[1] - ranges[0])
+    narrow = sets_units & (spreads > 0.0) & (_FARTHEST * spreads < deviations)
+    if (far | narrow).any():
+        column = int((far | narrow).argmax())
+        raise ValueError(
+            f"{reason} needs samples on the scale of the model that it goes on from, got values "
+            f"from {ranges[0][column]} to {ranges[1][column]} in column {names[column]!r}, where "
+            f"the model has mean {mean[column]:.4g} and standard deviation "
+            f"{deviations[column]:.4g}. Begin with a new estimator, or rescale X."
         )
 
 

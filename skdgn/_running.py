@@ -8,7 +8,7 @@ have moved, it goes to the region with the same pattern now, or with the most si
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,15 @@ class Running:
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         own.pop("statistics")
         return {**own, **vars(self.statistics)}
+
+    def take_features(self, features: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Running:
+        """Return what is known of these features, in this order."""
+        return replace(
+            self,
+            center=self.center[features],
+            deviations=self.deviations[features],
+            statistics=self.statistics.take_features(features),
+        )
 
     def blend(
         self, chunk: SufficientStatistics, patterns: Bools, chunk_weight: float

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils._set_output import ADAPTERS_MANAGER, _get_output_config
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    _check_sample_weight,
+    validate_data,
+)
 
 from skdgn._network import Floats
 
@@ -79,6 +84,15 @@ def check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats
     if not weights.sum() > 0:
         raise ValueError("sample_weight must have a positive sum, got only zeros.")
     return weights
+
+
+def name_columns(estimator: Any, rows: Floats) -> Any:
+    """Return rows (n, D) as the kind of table that ``set_output`` asked of `transform`."""
+    kind = _get_output_config("transform", estimator)["dense"]
+    if kind == "default":
+        return rows
+    names = _check_feature_names_in(estimator)
+    return ADAPTERS_MANAGER.adapters[kind].create_container(rows, rows, names)
 
 
 def _column_without_numbers(X: Any) -> Any:

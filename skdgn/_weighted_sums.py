@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._batches import MOST_ROWS, Workers, row_batches
+from skdgn._feature_distributions import FeatureDistributions, MixedDistributions
 from skdgn._network import Floats
 from skdgn._random import RandomSource
 
@@ -28,6 +29,17 @@ class Density(Protocol):
         self, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
     ) -> Floats:
         """Log density of some features of every sample (n, D), given the others."""
+        ...
+
+    @property
+    def distribution_bytes(self) -> float:
+        """Memory that `feature_distributions` takes for a sample."""
+        ...
+
+    def feature_distributions(
+        self, rows: Floats, features: NDArray[np.intp]
+    ) -> FeatureDistributions:
+        """Distributions of single features, given what was observed of samples (n, D)."""
         ...
 
     def impute(self, rows: Floats, workers: Workers) -> Floats:
@@ -94,6 +106,18 @@ class WeightedSum:
             with np.errstate(invalid="ignore"):
                 result[batch] = joint - self.log_density(condition, workers)
         return result
+
+    @property
+    def distribution_bytes(self) -> float:
+        """Memory that `feature_distributions` takes for a sample."""
+        return sum(member.distribution_bytes for member in self.members)
+
+    def feature_distributions(
+        self, rows: Floats, features: NDArray[np.intp]
+    ) -> FeatureDistributions:
+        """Distributions of single features, given what was observed of samples (n, D)."""
+        parts = [member.feature_distributions(rows, features) for member in self.members]
+        return MixedDistributions.mix(parts, self.weights)
 
     def impute(self, rows: Floats, workers: Workers) -> Floats:
         """Replace missing values of samples (n, D) by their conditional means."""

@@ -25,6 +25,7 @@ from skdgn._random import make_generator
 from skdgn._rows import fits_into, merge_duplicates
 from skdgn._stacking import stack
 from skdgn._validation import check_weights, validate_rows
+from skdgn._versions import VersionedMixin
 from skdgn.density import ExactDensity, SumOfDensities, check_density
 from skdgn.estimator import PiecewiseAffineDGN
 from skdgn.inference import InformationCriteria
@@ -34,7 +35,7 @@ _RULES = ("equal", "stacked", "bic")
 _N_FOLDS = 5
 
 
-class DGNEnsemble(DocumentedMixin, SumOfDensities, BaseEstimator):
+class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator):
     """Average of exact densities, itself an exact density.
 
     Every member is fitted on its own, to a bootstrap sample or from another seed, or is a model of

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._attributes import attributes_of_model, attributes_of_result
 from skdgn._checks import (
+    check_continuation,
     check_hidden_layer_sizes,
     check_observed,
     check_prior_scale,
@@ -37,6 +38,7 @@ from skdgn._rows import value_ranges
 from skdgn._running import Running
 from skdgn._stepwise import take_step
 from skdgn._validation import check_weights, validate_rows
+from skdgn._versions import VersionedMixin
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.density import ExactDensity
 from skdgn.inference import LatentInference
@@ -44,6 +46,7 @@ from skdgn.inference import LatentInference
 
 class PiecewiseAffineDGN(
     DocumentedMixin,
+    VersionedMixin,
     KnownNetworks,
     CallbackSupportMixin,
     LatentInference,
@@ -367,7 +370,7 @@ class PiecewiseAffineDGN(
             network, noise = self._last_parameters(settings, "partial_fit")
             rows = self._validate_rows(X)
             row_weights = check_weights(sample_weight, rows)
-            self._check_scales(rows, row_weights, is_first=self._running is None)
+            self._check_scales(rows, row_weights, "partial_fit", self._running is None)
             running = None if self._running is None else Running.from_state(self._running)
             if running is None:
                 self._check_observed(rows, row_weights)
@@ -391,7 +394,7 @@ class PiecewiseAffineDGN(
             rows = validate_rows(self, X, reset=warm_start is None, min_samples=2)
             row_weights = check_weights(sample_weight, rows)
             self._check_observed(rows, row_weights)
-            self._check_scales(rows, row_weights, is_first=True)
+            self._check_scales(rows, row_weights, "warm_start=True" if warm_start else None)
             seed = draw_seed(self.random_state)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
@@ -418,14 +421,30 @@ class PiecewiseAffineDGN(
     def _check_observed(self, rows: NDArray[Any], row_weights: Floats) -> None:
         check_observed(rows, row_weights, self._column_names(), self._workers())
 
-    def _check_scales(self, rows: NDArray[Any], row_weights: Floats, is_first: bool) -> None:
-        """Refuse values of which a fit cannot compute squares; the first samples set the units."""
+    def _check_scales(
+        self,
+        rows: NDArray[Any],
+        row_weights: Floats,
+        continuation: str | None,
+        sets_units: bool = True,
+    ) -> None:
+        """Refuse values of which a fit cannot compute squares, or that its model is far from.
+
+        ``continuation`` says why it goes on from a model, if it does; ``sets_units`` whether these
+        samples are the first.
+        """
         ranges, names = value_ranges(rows, row_weights), self._column_names()
         check_sizes(ranges, names)
-        if is_first:
+        if sets_units:
             check_spreads(ranges, self.covariance_type, float(self.reg_covar), names)
             if self.weight_prior is not None:
                 check_prior_scale(float(self.prior_scale), ranges, names)
+        if continuation is not None:
+            nothing = np.full((1, self.n_features_in_), np.nan)
+            features = np.arange(self.n_features_in_)
+            prior = self._fitted_model().feature_distributions(nothing, features)
+            mean, deviations = prior.mean[0], np.sqrt(prior.variance[0])
+            check_continuation(ranges, mean, deviations, continuation, names, sets_units)
 
     def _settings(self) -> Settings:
         """Check what scikit-learn's constraints leave open."""

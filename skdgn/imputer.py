@@ -12,11 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._documentation import DocumentedMixin
 from skdgn._validation import validate_rows
+from skdgn._versions import VersionedMixin
 from skdgn.density import ExactDensity
 from skdgn.estimator import PiecewiseAffineDGN
 
 
-class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class DGNImputer(
+    DocumentedMixin, VersionedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
+):
     """Imputation by the exact conditional mean of a deep generative network.
 
     A transformer: put it before a model that cannot take missing values.
@@ -134,6 +137,7 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
         chosen = np.flatnonzero(np.isnan(rows).any(axis=1))
         if chosen.size > 0:
             means = model.impute(rows[chosen], self.estimator_._workers())
+            self.estimator_._refuse_unknown(rows[chosen], np.isnan(means).any(axis=1), chosen)
             filled[chosen] = np.where(np.isnan(rows[chosen]), means, rows[chosen])
         if self.indicator_ is None:
             return filled

@@ -18,7 +18,7 @@ from skdgn._model import Model
 from skdgn._network import Floats
 from skdgn._posterior import Posterior
 from skdgn._random import RandomSource, random_source
-from skdgn._validation import check_weights, validate_rows
+from skdgn._validation import check_weights, name_columns, validate_rows
 from skdgn._weighted_sums import Density
 
 
@@ -115,10 +115,8 @@ class ExactInference(DensityMixin):
         heavy = weights > 0  # no weight is not even a share of -inf
         return float(weights[heavy] @ log_densities[heavy]), float(weights.sum())
 
-    def sample(
-        self, n_samples: int = 1, random_state: Any = None
-    ) -> tuple[Floats, NDArray[np.intp]]:
-        """Draw rows from the model.
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Any, NDArray[np.intp]]:
+        """Draw samples from the model.
 
         Parameters
         ----------
@@ -130,8 +128,8 @@ class ExactInference(DensityMixin):
 
         Returns
         -------
-        X : ndarray of shape (n_samples, n_features)
-            The rows.
+        X : ndarray or frame of shape (n_samples, n_features)
+            The samples; a frame with the features' names if ``set_output`` asks for one.
         labels : ndarray of shape (n_samples,)
             Component each sample was drawn from: the region of latent space of a network, the
             network of a mixture, the member of an ensemble.
@@ -150,7 +148,8 @@ class ExactInference(DensityMixin):
         if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
             raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
         generator = self._random_source(random_state)
-        return self._fitted_model().draw(int(n_samples), generator)
+        rows, regions = self._fitted_model().draw(int(n_samples), generator)
+        return name_columns(self, rows), regions
 
     def _random_source(self, random_state: Any) -> RandomSource:
         """Where draws come from: the seed of a call, or the estimator's own."""

@@ -346,7 +346,7 @@ def _check_data(X: ArrayLike, model: ExactDensity, indices: Sequence[int]) -> Fl
 
 def _window_of(model: ExactDensity, indices: Sequence[int], data: Floats | None) -> Floats:
     """Find lowest and highest values (n_axes, 2) to draw."""
-    covered = model.sample(_N_DRAWN, random_state=0)[0][:, indices]
+    covered = np.asarray(model.sample(_N_DRAWN, random_state=0)[0])[:, indices]
     if data is not None:
         covered = np.concatenate([covered, data])
     lowest, highest = covered.min(axis=0), covered.max(axis=0)
