@@ -11,11 +11,13 @@ from skdgn.displays import (
 from skdgn.ensemble import DGNEnsemble
 from skdgn.estimator import PiecewiseAffineDGN
 from skdgn.imputer import DGNImputer
+from skdgn.mixture import DGNMixture
 from skdgn.outliers import DGNOutlierDetector
 
 __all__ = [
     "DGNEnsemble",
     "DGNImputer",
+    "DGNMixture",
     "DGNOutlierDetector",
     "DensityDisplay",
     "LatentPartitionDisplay",

@@ -32,10 +32,10 @@ from skdgn._tables import TableVisitor
 
 # A partition with more regions would take gigabytes, and hours.
 MOST_REGIONS = 200_000
-# Absolute error of a prior mass.
-_LOG_WEIGHT_ERROR = math.log(1e-14)
 # A visit's cell in one more dimension, its pieces, and what they are made of, beside the visit.
 _COPIES_OF_CELLS = 8
+# Absolute error of a prior mass.
+_LOG_WEIGHT_ERROR = math.log(1e-14)
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,13 @@ class Model:
 
     @property
     def distribution_bytes(self) -> float:
-        """Memory that `feature_distributions` takes for a row."""
+        """Memory that `feature_distributions` takes for a sample."""
         return _COPIES_OF_CELLS * self.visitor.row_bytes
 
     def feature_distributions(
         self, rows: Floats, features: NDArray[np.intp]
     ) -> RegionDistributions:
-        """Distributions of single features, given what was observed of rows (n, D)."""
+        """Distributions of features given rows (n, D), NaN where these are not observed."""
         return RegionDistributions.given(self.visitor, rows, features)
 
     def impute(self, rows: Floats, workers: Workers) -> Floats:

@@ -28,6 +28,7 @@ class Running:
 
     center: Floats  # (D,) and
     deviations: Floats  # (D,): the units
+    floors: Floats  # (D,): smallest variances of the noise, in these units
     patterns: Bools  # (R, total hidden units)
     statistics: SufficientStatistics
     damping: float  # of the next step of the hidden layers
@@ -53,6 +54,7 @@ class Running:
             self,
             center=self.center[features],
             deviations=self.deviations[features],
+            floors=self.floors[features],
             statistics=self.statistics.take_features(features),
         )
 
@@ -63,9 +65,14 @@ class Running:
 
         Those of the chunk weigh as much as all rows so far, the chunk included.
         """
+        shares = share_weights(chunk_weight, chunk.total_weight, self.statistics.total_weight)
+        return self.mix(chunk, patterns, *shares)
+
+    def mix(
+        self, chunk: SufficientStatistics, patterns: Bools, old: float, new: float
+    ) -> SufficientStatistics:
+        """Add the statistics of a chunk, of the regions with these patterns, in these shares."""
         before = self.statistics
-        new = (chunk_weight / chunk.total_weight) ** _FORGETTING
-        old = (1.0 - new) * chunk.total_weight / before.total_weight
         regions = find_similar(self.patterns, patterns)
 
         def mix(name: str) -> Any:
@@ -79,6 +86,16 @@ class Running:
         return SufficientStatistics(
             **{field.name: mix(field.name) for field in fields(SufficientStatistics)}
         )
+
+
+def share_weights(chunk_weight: float, total: float, before: float) -> tuple[float, float]:
+    """Return the factors of older statistics, of this weight before, and of those of a chunk.
+
+    Both are to weigh ``total`` together: as much as all samples so far, the chunk included, which
+    is what the statistics of the chunk were made to weigh.
+    """
+    new = (chunk_weight / total) ** _FORGETTING
+    return (1.0 - new) * total / before, new
 
 
 def find_similar(patterns: Bools, among: Bools) -> np.ndarray[tuple[int], np.dtype[np.intp]]:

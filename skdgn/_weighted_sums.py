@@ -39,7 +39,7 @@ class Density(Protocol):
     def feature_distributions(
         self, rows: Floats, features: NDArray[np.intp]
     ) -> FeatureDistributions:
-        """Distributions of single features, given what was observed of samples (n, D)."""
+        """Distributions of features given samples (n, D), in which these are missing."""
         ...
 
     def impute(self, rows: Floats, workers: Workers) -> Floats:
@@ -109,13 +109,13 @@ class WeightedSum:
 
     @property
     def distribution_bytes(self) -> float:
-        """Memory that `feature_distributions` takes for a sample."""
+        """Memory that `feature_distributions` takes for a sample: members' are kept together."""
         return sum(member.distribution_bytes for member in self.members)
 
     def feature_distributions(
         self, rows: Floats, features: NDArray[np.intp]
     ) -> FeatureDistributions:
-        """Distributions of single features, given what was observed of samples (n, D)."""
+        """Distributions of features given samples (n, D), in which these are missing."""
         parts = [member.feature_distributions(rows, features) for member in self.members]
         return MixedDistributions.mix(parts, self.weights)
 

@@ -43,6 +43,9 @@ from skdgn.callbacks import CallbackSupportMixin, FitTasks
 from skdgn.density import ExactDensity
 from skdgn.inference import LatentInference
 
+# So many features are named in a warning.
+_MOST_NAMES = 5
+
 
 class PiecewiseAffineDGN(
     DocumentedMixin,
@@ -110,8 +113,8 @@ class PiecewiseAffineDGN(
         EM stops when an iteration adds less than this to the mean log-likelihood (nats per row),
         twice in a row.  1e-3 is enough for a first look.
     reg_covar : float, default=1e-6
-        Smallest variance of the noise, as a share of the variance of the features.  Increase it if
-        the noise of a feature vanishes, as it does where rows are copies of each other.
+        Smallest variance of the noise, as a share of the variance of the features.  Features with
+        tied values have a larger one, see Notes.
     warm_start : bool, default=False
         Whether `fit` goes on from the parameters of the last fit.
     n_jobs : int, default=None
@@ -163,6 +166,20 @@ class PiecewiseAffineDGN(
     --------
     DGNImputer : Fills in missing values, in a pipeline.
     DGNOutlierDetector : Finds rows of low density.
+
+    Notes
+    -----
+    **Tied values.**  A network can pass through values that occur many times, and the likelihood
+    grows without bound as the noise vanishes there.  So the noise variance of a feature is never
+    below ``t * min(g**2 / 12, v / n)``: n is the number of different samples in which it was
+    observed, v its variance, g the mean gap between neighboring distinct values (``g**2 / 12`` is
+    the variance of the error of rounding to such a grid), and t the share of ties, ``1 - (m - 1) /
+    (n - 1)`` for m distinct values.  Rounded values keep at least the noise of their rounding;
+    levels, counts and columns that are mostly zero keep noise worth one sample; features without
+    ties are left alone.  A warning names the features whose noise is at this floor: how high their
+    densities are is set by it.  With ``covariance_type="full"``, the noise covariance minus the
+    diagonal matrix of the floors is positive semidefinite; with ``"spherical"``, the variance is
+    not below the mean of the floors.  In `partial_fit`, the first chunk sets the floors.
 
     Examples
     --------
@@ -317,6 +334,8 @@ class PiecewiseAffineDGN(
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        if result.bound_by_ties.any():
+            warnings.warn(self._describe_ties(result.bound_by_ties), UserWarning, stacklevel=3)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -418,6 +437,15 @@ class PiecewiseAffineDGN(
         """Names of the features, or their numbers."""
         return list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
 
+    def _describe_ties(self, bound_by_ties: NDArray[np.bool_]) -> str:
+        """Say that the noise of some features (D,) is at its floor."""
+        names = [str(self._column_names()[j]) for j in np.flatnonzero(bound_by_ties)]
+        return (
+            f"The noise of {_enumerate('feature', names)} is as small as tied values allow "
+            "(see Notes of PiecewiseAffineDGN): how high the density is there is set by that "
+            "floor. Compare such densities with each other only."
+        )
+
     def _check_observed(self, rows: NDArray[Any], row_weights: Floats) -> None:
         check_observed(rows, row_weights, self._column_names(), self._workers())
 
@@ -504,3 +532,10 @@ class PiecewiseAffineDGN(
     def _n_features_out(self) -> int:
         """Number of columns of `transform`, for `get_feature_names_out`."""
         return int(self.coefs_[0].shape[1])
+
+
+def _enumerate(noun: str, names: list[str]) -> str:
+    """List names, the first few of many."""
+    listed = ", ".join(names[:_MOST_NAMES])
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"{noun}{'s' if len(names) > 1 else ''} {listed}{more}"

@@ -121,9 +121,9 @@ class ExactInference(DensityMixin):
         Parameters
         ----------
         n_samples : int, default=1
-            Number of rows.
+            Number of samples.
         random_state : int, RandomState, Generator or None, default=None
-            Seed of the draws: an integer gives the same rows each time.  None takes the
+            Seed of the draws: an integer gives the same samples each time.  None takes the
             estimator's own ``random_state``.
 
         Returns
@@ -148,8 +148,8 @@ class ExactInference(DensityMixin):
         if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
             raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
         generator = self._random_source(random_state)
-        rows, regions = self._fitted_model().draw(int(n_samples), generator)
-        return name_columns(self, rows), regions
+        rows, labels = self._fitted_model().draw(int(n_samples), generator)
+        return name_columns(self, rows), labels
 
     def _random_source(self, random_state: Any) -> RandomSource:
         """Where draws come from: the seed of a call, or the estimator's own."""
