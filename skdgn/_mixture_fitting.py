@@ -32,7 +32,7 @@ from skdgn._mixture_starts import (
 )
 from skdgn._network import Floats, Network
 from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep, NoisePrior
-from skdgn._network_restarts import Restarts
+from skdgn._network_restarts import Revival
 from skdgn._noise import Noise
 from skdgn._rows import ScaledRows, Table, fits_into, merge_duplicates, sample_rows
 from skdgn._running import Running
@@ -135,36 +135,25 @@ def fit_mixture(
             )
         )
 
-    restarts = Restarts(problem, settings.network.m_step, settings.tol, generator)
+    revival = Revival(problem, settings.network.m_step, settings.tol, generator)
     runs: list[Progress] = []
     # Products are small: on a busy machine, threads waiting for each other take ten times as long.
     with threadpool_limits(limits=1, user_api="blas"):
         try:
             for run in range(1 if warm_start is not None else settings.n_init):
                 if warm_start is not None:
-                    weights, networks = warm_start
-                    networks = [scaling.scale(*network) for network in networks]
-                    networks = [
-                        (
-                            one,
-                            Noise.from_covariance(
-                                bound_below(noise.covariance, floors), len(floors)
-                            ),
-                        )
-                        for one, noise in networks
-                    ]
-                    start = begin(problem, weights, networks)
+                    start = resume(problem, scaling, warm_start)
                 else:
                     start = start_mixture(problem, settings, generator)
                     if settings.n_restarts > 0:
-                        start = restarts(start) or start
+                        start = revival.restart(start) or start
                 runs.append(
                     climb(
                         MixtureStep(
                             problem,
                             settings.network.m_step,
                             settings.tol,
-                            restarts,
+                            revival,
                             settings.n_restarts,
                         ),
                         start,
@@ -219,6 +208,17 @@ def keep_running(
         )
         for network in state.networks
     ]
+
+
+def resume(problem: MixtureProblem, scaling: Scaling, parameters: Parameters) -> MixtureState:
+    """Begin with parameters in the units of the samples."""
+    weights, networks = parameters
+    floors = problem.network.noise_floors
+    scaled = []
+    for network, noise in (scaling.scale(*parts) for parts in networks):
+        covariance = bound_below(noise.covariance, floors)
+        scaled.append((network, Noise.from_covariance(covariance, len(floors))))
+    return begin(problem, weights, scaled)
 
 
 def begin(

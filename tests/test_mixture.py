@@ -19,9 +19,10 @@ from skdgn._network import ACTIVATIONS, Activation
 from skdgn._random import draw_seed
 from tests.reference.factor_analyzers import FactorAnalyzers
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:EM did not converge:sklearn.exceptions.ConvergenceWarning"
-)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:EM did not converge:sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:The noise of feature:UserWarning"),  # rounded tables
+]
 # The same sums in another order.
 ROUNDING = 1e-9
 FLAT_PRIORS = {"noise_prior_weight": 0.0, "weight_concentration_prior": 1.0}
