@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,11 +11,14 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skdgn._delegation import DelegatingMixin
 from skdgn._documentation import DocumentedMixin
 from skdgn.estimator import PiecewiseAffineDGN
 
 
-class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class DGNImputer(
+    DelegatingMixin, DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
+):
     """Imputation by the exact conditional mean of a deep generative network.
 
     A transformer: put it before a model that cannot take missing values.
@@ -26,6 +30,12 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
     add_indicator : bool, default=False
         Whether to append a column of zeros and ones for each feature that had missing values in
         `fit`, 1 where a value was missing.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the estimator; None leaves its own as it is.
+    n_jobs : int, default=None
+        Number of threads of the estimator; None leaves its own as it is.
+    verbose : int, default=0
+        How much the estimator prints; 0 leaves its own as it is.
 
     Attributes
     ----------
@@ -59,13 +69,25 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [PiecewiseAffineDGN, None],
         "add_indicator": ["boolean"],
+        "random_state": ["random_state", np.random.Generator],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
     }
 
     def __init__(
-        self, estimator: PiecewiseAffineDGN | None = None, add_indicator: bool = False
+        self,
+        estimator: PiecewiseAffineDGN | None = None,
+        add_indicator: bool = False,
+        *,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.estimator = estimator
         self.add_indicator = add_indicator
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
 
     # The estimator's own parameters are checked when it is fitted.
     @_fit_context(prefer_skip_nested_validation=False)
@@ -96,7 +118,8 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
         2
         """
         rows = self._validate(X, reset=True)
-        estimator = PiecewiseAffineDGN() if self.estimator is None else clone(self.estimator)
+        template = PiecewiseAffineDGN() if self.estimator is None else self.estimator
+        estimator = self._configure(clone(template))
         # Only frames bring the names along that an error about a column is to mention.
         self.estimator_ = estimator.fit(X if hasattr(X, "columns") else rows, None, sample_weight)
         self.indicator_ = None
