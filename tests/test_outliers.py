@@ -21,7 +21,6 @@ from skdgn.datasets import make_noisy_circle
 from skdgn.estimator import PiecewiseAffineDGN
 from skdgn.outliers import DGNOutlierDetector
 
-
 # The default's 16 units and 200 iterations are not made for tables this small.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:EM did not converge:sklearn.exceptions.ConvergenceWarning"
