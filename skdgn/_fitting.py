@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from skdgn._batches import Workers, read
 from skdgn._completion import complete_rows
 from skdgn._em import FIRST_DAMPING, Problem, Progress, State, likeliest, run_em
+from skdgn._floors import at_floor, bound_below, warranted_variances
 from skdgn._initialization import Start, starting_methods, starting_network
 from skdgn._model import MOST_REGIONS
 from skdgn._network import Activation, Floats, Network
@@ -23,11 +24,14 @@ from skdgn._partition import TooManyRegionsError
 from skdgn._priors import WeightPrior
 from skdgn._rows import (
     PASS_BYTES,
+    OrderedColumns,
+    Rows,
     ScaledRows,
     Table,
     fits_into,
     merge_duplicates,
     observed_weights,
+    order_columns,
     sample_rows,
 )
 from skdgn._running import Running
@@ -40,6 +44,8 @@ _TRIAL_ROWS = 2000
 # So many times fewer polyhedra than polygons: one takes 1,400 bytes against 170 (for 3-16-16 and
 # 2-32-32), and more time.
 _POLYHEDRON_COST = 4
+# Where a start fits the rows exactly, EM needs noise to begin with.
+_SMALLEST_STARTING_VARIANCE = 1e-4
 # Bytes that the regions of a fit may take.
 _MEMORY = 2e9
 
@@ -73,7 +79,7 @@ class Scaling:
     @classmethod
     def of(
         cls,
-        rows: NDArray[Any],
+        rows: Rows,
         row_weights: Floats,
         covariance_type: str,
         workers: Workers | None = None,
@@ -100,14 +106,12 @@ class Scaling:
         constant = variances <= (8.0 * np.finfo(float).eps * np.abs(center)) ** 2
         return cls(center, np.where(constant, 1.0, np.sqrt(variances)))
 
-    def log_volume(
-        self, rows: NDArray[Any], row_weights: Floats, workers: Workers | None = None
-    ) -> float:
+    def log_volume(self, rows: Rows, row_weights: Floats, workers: Workers | None = None) -> float:
         """What scaling adds to the mean log density: every observed entry counts."""
         totals = observed_weights(rows, row_weights, workers or Workers())
         return float(totals @ np.log(self.deviations) / row_weights.sum())
 
-    def apply(self, rows: NDArray[Any]) -> ScaledRows:
+    def apply(self, rows: Rows) -> ScaledRows:
         """Scale rows as they are read."""
         return ScaledRows(rows, self.center, self.deviations)
 
@@ -145,7 +149,18 @@ class FitResult:
     converged: bool
     stopped: bool  # by whoever watched
     interrupted: bool  # by the keyboard
+    bound_by_ties: NDArray[np.bool_]  # (D,): features whose noise is as small as ties allow
     running: Running  # for more rows to come
+
+    def take_features(self, features: NDArray[np.intp]) -> FitResult:
+        """Return the result for these features, in this order."""
+        return replace(
+            self,
+            network=self.network.take_features(features),
+            noise=self.noise.restrict(features),
+            bound_by_ties=self.bound_by_ties[features],
+            running=self.running.take_features(features),
+        )
 
 
 @dataclass(frozen=True)
@@ -158,7 +173,7 @@ class Iteration:
     change: float
     n_regions: int
     converged: bool
-    result: Callable[[], FitResult]  # as if the fit had ended here
+    result: Callable[[], Any]  # as if the fit had ended here
 
 
 def fit_network(
@@ -181,27 +196,41 @@ def fit_network(
     in_memory = fits_into(workers.memory, rows)
     if in_memory:
         rows, row_weights = merge_duplicates(read(rows), row_weights)
-    scaling = Scaling.of(rows, row_weights, settings.covariance_type, workers)
-    table = scaling.apply(rows)
-    problem = pose_problem(read(table) if in_memory else table, row_weights, scaling, settings)
-    log_volume = scaling.log_volume(rows, row_weights, workers)
+    # Chance must not depend on the order of the columns, which is anybody's choice.
+    scaled = Scaling.of(rows, row_weights, settings.covariance_type, workers).apply(rows)
+    order = order_columns(scaled, row_weights, workers)
+    columns: Rows = OrderedColumns(rows, order)
+    if in_memory:
+        columns, row_weights = merge_duplicates(read(columns), row_weights)
+    if warm_start is not None:
+        warm_start = warm_start[0].take_features(order), warm_start[1].restrict(order)
+    scaling = Scaling.of(columns, row_weights, settings.covariance_type, workers)
+    table: Table = scaling.apply(columns)
+    if in_memory:
+        table = read(table)
+    floors = find_floors(table, row_weights, settings)
+    problem = pose_problem(table, row_weights, floors, scaling, settings)
+    log_volume = scaling.log_volume(columns, row_weights, workers)
 
     def result(progress: Progress) -> FitResult:
-        return FitResult(
+        found = FitResult(
             *restore_parameters(problem, scaling, progress.state),
             progress.state.lower_bound - log_volume,
             np.array(progress.lower_bounds) - log_volume,
             progress.converged,
             progress.stopped,
             progress.interrupted,
+            at_floor(progress.state.noise.covariance, floors) & (floors > settings.reg_covar),
             Running(
                 scaling.center,
                 scaling.deviations,
+                floors,
                 progress.state.partition.patterns,
                 progress.state.statistics,
                 FIRST_DAMPING,
             ),
         )
+        return found.take_features(np.argsort(order))
 
     def tell(run: int, progress: Progress) -> bool:
         bounds = progress.lower_bounds
@@ -223,7 +252,10 @@ def fit_network(
         try:
             for run in range(1 if warm_start is not None else settings.n_init):
                 if warm_start is not None:
-                    start = Progress(problem.evaluate(*scaling.scale(*warm_start)))
+                    network, noise = scaling.scale(*warm_start)
+                    covariance = bound_below(noise.covariance, floors)
+                    noise = Noise.from_covariance(covariance, noise.n_features)
+                    start = Progress(problem.evaluate(network, noise))
                 else:
                     start = _best_start(problem, settings, generator)
                 if not start.interrupted:
@@ -245,13 +277,27 @@ def fit_network(
     return replace(result(likeliest(runs)), interrupted=runs[-1].interrupted)
 
 
-def pose_problem(rows: Table, row_weights: Floats, scaling: Scaling, settings: Settings) -> Problem:
+def find_floors(rows: Table, row_weights: Floats, settings: Settings) -> Floats:
+    """Smallest variances of the noise (D,), in the units of the rows; see `skdgn._floors`.
+
+    Of rows that are not in memory, a sample tells how values are tied.
+    """
+    n_rows = len(rows)
+    if isinstance(rows, ScaledRows):
+        # Always the same sample: how values are recorded is not a matter of the seed.
+        rows, _ = sample_rows(rows, row_weights, _TRIAL_ROWS, np.random.default_rng(0))
+    return np.maximum(warranted_variances(read(rows), n_rows), settings.reg_covar)
+
+
+def pose_problem(
+    rows: Table, row_weights: Floats, floors: Floats, scaling: Scaling, settings: Settings
+) -> Problem:
     """Put together what stays the same while parameters are improved on scaled rows."""
     return Problem(
         rows,
         row_weights,
         settings.covariance_type,
-        settings.reg_covar,
+        floors,
         WeightPrior(settings.weight_prior, settings.prior_scale, scaling.deviations),
         affordable_regions(settings, len(scaling.center)),
         settings.workers,
@@ -344,7 +390,8 @@ def _sample_problem(problem: Problem, generator: np.random.Generator) -> Problem
 
 
 def _first_state(problem: Problem, start: Start, settings: Settings) -> State:
-    variances = np.maximum(start.residual_variances, max(settings.reg_covar, 1e-4))
+    variances = np.maximum(start.residual_variances, problem.noise_floors)
+    variances = np.maximum(variances, _SMALLEST_STARTING_VARIANCE)
     return problem.evaluate(start.network, _starting_noise(variances, settings.covariance_type))
 
 

@@ -14,10 +14,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdgn._documentation import DocumentedMixin
 from skdgn._network import Floats
+from skdgn._validation import fill_masked
+from skdgn._versions import VersionedMixin
 from skdgn.estimator import PiecewiseAffineDGN
 
 
-class DGNOutlierDetector(DocumentedMixin, OutlierMixin, BaseEstimator):
+class DGNOutlierDetector(DocumentedMixin, VersionedMixin, OutlierMixin, BaseEstimator):
     """Detect outliers by their exact density under a deep generative network.
 
     Parameters
@@ -72,10 +74,12 @@ class DGNOutlierDetector(DocumentedMixin, OutlierMixin, BaseEstimator):
     def _template(self) -> Any:
         return PiecewiseAffineDGN() if self.estimator is None else self.estimator
 
-    def _validate(self, X: ArrayLike, reset: bool) -> None:
+    def _validate(self, X: Any, reset: bool) -> Any:
         """Check number and names of the features; the estimator checks the values."""
+        X = fill_masked(X)
         allow_nan = get_tags(self._template()).input_tags.allow_nan
         validate_data(self, X, reset=reset, ensure_all_finite="allow-nan" if allow_nan else True)
+        return X
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: None = None) -> Self:
@@ -102,7 +106,7 @@ class DGNOutlierDetector(DocumentedMixin, OutlierMixin, BaseEstimator):
         >>> int((detector.score_samples(X) < detector.offset_).sum())  # a fifth of the rows
         1
         """
-        self._validate(X, reset=True)
+        X = self._validate(X, reset=True)
         self.estimator_ = clone(self._template()).fit(X)
         log_density = self.estimator_.score_samples(X)
         self.offset_ = float(np.quantile(log_density, self.contamination))
@@ -132,7 +136,7 @@ class DGNOutlierDetector(DocumentedMixin, OutlierMixin, BaseEstimator):
         True
         """
         check_is_fitted(self)
-        self._validate(X, reset=False)
+        X = self._validate(X, reset=False)
         return np.asarray(self.estimator_.score_samples(X), dtype=np.float64)
 
     def decision_function(self, X: ArrayLike) -> Floats:
