@@ -85,7 +85,8 @@ def draw_plainly(cell: Cell, generator: Any, draws: Floats) -> int:
         All of them if there is one dimension; otherwise the others are for `draw_in_boxes`.
     """
     n_draws, n_dimensions = draws.shape
-    n_done, n_trials = np.intp(0), np.intp(0)
+    n_done: Any = np.intp(0)
+    n_trials: Any = np.intp(0)
     # A trial costs as much as a draw from an interval, and a twentieth of one from boxes.
     trials_per_draw = _TRIALS_PER_DRAW if n_dimensions > 1 else 2
     while n_done < n_draws and n_trials < _FEWEST_TRIALS + trials_per_draw * n_done:
@@ -112,8 +113,11 @@ def draw_in_boxes(cell: Cell, generator: Any, draws: Floats) -> int:
     n_draws, n_dimensions = draws.shape
     boxes = _first_box(cell)
     point, tilt = np.empty(n_dimensions), np.empty(n_dimensions)
-    n_done, n_boxes, n_rejections = np.intp(0), np.intp(1), np.intp(0)
-    box, other = np.intp(0), np.intp(0)  # halves of a box that was cut; at first, all there is
+    n_done: Any = np.intp(0)
+    n_boxes: Any = np.intp(1)
+    n_rejections: Any = np.intp(0)
+    box: Any = np.intp(0)  # half of the box that was cut last; at first, all there is
+    other: Any = np.intp(0)  # the other half
     is_new = True
     while n_done < n_draws and n_rejections < MOST_REJECTIONS:
         if is_new:
@@ -141,7 +145,7 @@ def draw_in_boxes(cell: Cell, generator: Any, draws: Floats) -> int:
 def choose(cumulative: Floats, n_parts: int, uniform: float) -> int:
     """Choose a part with a probability in proportion to its weight, given the weights' sums."""
     target = uniform * cumulative[n_parts - 1]
-    first, last = np.intp(0), n_parts - 1
+    first, last = 0, n_parts - 1
     while first < last:
         middle = (first + last) // 2
         if cumulative[middle] > target:
