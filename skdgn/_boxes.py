@@ -30,7 +30,7 @@ class Boxes(NamedTuple):
     lower: Floats  # (2 n_leaves + R, D)
     upper: Floats
     squares: Floats  # (2 n_leaves + R,) what was cut off counts as if at this squared distance
-    spreads: Floats  # (2 n_leaves + R,) largest of the noises, in units of the deviations
+    spread: float  # of the noise, in units of the deviations
 
 
 def enclose_regions(
@@ -59,7 +59,7 @@ def enclose_regions(
         add_groups(np.minimum, lower),
         add_groups(np.maximum, upper),
         add_groups(np.minimum, squares),
-        add_groups(np.maximum, np.ones(n_regions) * units.spreads),
+        units.spread,
     )
 
 
@@ -75,4 +75,4 @@ def bound_box(boxes: Boxes, box: int, n_observed: int, order: Integers, scaled: 
         outside = max(0.0, below, above)
         square += outside * outside
         size += scaled[i] * scaled[i]
-    return min((square - ROUNDING * size) / boxes.spreads[box], boxes.squares[box])
+    return min((square - ROUNDING * size) / boxes.spread, boxes.squares[box])

@@ -10,26 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from skdgn._batches import Workers
-from skdgn._maximization import (
-    GaussNewtonSystem,
-    linearize,
-    maximize_noise,
-    maximize_regional_noise,
-    step_network,
-)
+from skdgn._maximization import GaussNewtonSystem, linearize, maximize_noise, step_network
 from skdgn._model import Model
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import Partition, TooManyRegionsError
 from skdgn._penalization import PenalizedSystem
 from skdgn._priors import WeightPrior
-from skdgn._regional_noise import AnyNoise, RegionalNoise
 from skdgn._rows import Table
-from skdgn._shrinkage import NoisePrior
 from skdgn._statistics import SufficientStatistics, expect
 
 FIRST_DAMPING = 1e-1
@@ -51,7 +40,7 @@ class State:
 
     model: Model
     statistics: SufficientStatistics
-    log_prior: float  # of the weights, and of regional noise
+    log_prior: float  # of the weights
 
     @property
     def network(self) -> Network:
@@ -59,7 +48,7 @@ class State:
         return self.model.network
 
     @property
-    def noise(self) -> AnyNoise:
+    def noise(self) -> Noise:
         """The noise around it."""
         return self.model.noise
 
@@ -85,23 +74,11 @@ class Problem:
     prior: WeightPrior
     most_regions: int
     workers: Workers
-    noise_prior: NoisePrior | None = None  # None: one noise for all regions
 
-    def evaluate(self, network: Network, noise: AnyNoise, before: Model | None = None) -> State:
-        """Run the E-step; weights that the prior excludes are moved first.
-
-        Regional noise is that of the regions of the model before, if there was one.
-        """
+    def evaluate(self, network: Network, noise: Noise) -> State:
+        """Run the E-step; weights that the prior excludes are moved first."""
         network = self.prior.admit(network)
-
-        def follow(partition: Partition) -> AnyNoise:
-            if self.noise_prior is not None and isinstance(noise, Noise):
-                return RegionalNoise.uniform(noise, len(partition))
-            if isinstance(noise, RegionalNoise) and before is not None:
-                return noise.take(inherit(partition, before))
-            return noise
-
-        model = Model.build(network, follow, self.most_regions)
+        model = Model.build(network, noise, self.most_regions)
         statistics = expect(
             model.visitor,
             self.rows,
@@ -109,25 +86,16 @@ class Problem:
             self.covariance_type == "full",
             self.workers,
         )
-        log_prior = self.prior.log_density(network)
-        if self.noise_prior is not None and isinstance(model.noise, RegionalNoise):
-            log_prior += self.noise_prior.log_density(model.noise)
-        return State(model, statistics, log_prior)
+        return State(model, statistics, self.prior.log_density(network))
 
-    def best_noise(self, state: State, network: Network) -> AnyNoise:
+    def best_noise(self, state: State, network: Network) -> Noise:
         """Maximise over the noise, given new weights and the old posterior."""
-        patterns = state.partition.patterns
-        if self.noise_prior is not None and isinstance(state.noise, RegionalNoise):
-            return maximize_regional_noise(
-                state.statistics,
-                network,
-                patterns,
-                state.noise,
-                self.noise_prior,
-                self.smallest_variance,
-            )
         return maximize_noise(
-            state.statistics, network, patterns, self.covariance_type, self.smallest_variance
+            state.statistics,
+            network,
+            state.partition.patterns,
+            self.covariance_type,
+            self.smallest_variance,
         )
 
     def propose(self, state: State, layers: Sequence[int]) -> Callable[[float], Network]:
@@ -142,24 +110,10 @@ class Problem:
     def attempt(self, state: State, network: Network) -> State | None:
         """Evaluate trial weights; None if the objective falls there."""
         try:
-            trial = self.evaluate(network, self.best_noise(state, network), state.model)
+            trial = self.evaluate(network, self.best_noise(state, network))
         except TooManyRegionsError:
             return None
         return trial if trial.lower_bound >= state.lower_bound else None
-
-
-def inherit(partition: Partition, before: Model) -> NDArray[np.intp]:
-    """Find the region before that each region comes from.
-
-    It is the one of the same pattern, or, for a region that is new, the one it was cut from: that
-    of a point inside it.
-    """
-    known = {pattern.tobytes(): region for region, pattern in enumerate(before.partition.patterns)}
-    origins = np.array([known.get(p.tobytes(), -1) for p in partition.patterns], dtype=np.intp)
-    new = np.flatnonzero(origins < 0)
-    if new.size > 0:
-        origins[new] = before.locate(partition.cells.take(new).interior_points())
-    return origins
 
 
 @dataclass

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from skdgn._batches import Workers, read
-from skdgn._chains import Chain, make_chain
 from skdgn._completion import complete_rows
 from skdgn._em import FIRST_DAMPING, Problem, Progress, State, likeliest, run_em
 from skdgn._initialization import Start, starting_methods, starting_network
@@ -22,8 +21,6 @@ from skdgn._network import Activation, Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._priors import WeightPrior
-from skdgn._regional_noise import AnyNoise, RegionalNoise
-from skdgn._regional_starts import begin_regional_noise
 from skdgn._rows import (
     PASS_BYTES,
     ScaledRows,
@@ -34,7 +31,6 @@ from skdgn._rows import (
     sample_rows,
 )
 from skdgn._running import Running
-from skdgn._shrinkage import NoisePrior
 
 # How many of the candidate starts enter a round, and how many iterations each is given. The
 # likeliest goes on from there, so that only the others' iterations are lost.
@@ -44,9 +40,6 @@ _TRIAL_ROWS = 2000
 # So many times fewer polyhedra than polygons: one takes 1,400 bytes against 170 (for 3-16-16 and
 # 2-32-32), and more time.
 _POLYHEDRON_COST = 4
-# Beginnings of regional noise are compared on at most this many rows: covariances need more than
-# curves do.
-_REGIONAL_TRIAL_ROWS = 10000
 # Bytes that the regions of a fit may take.
 _MEMORY = 2e9
 
@@ -59,8 +52,6 @@ class Settings:
     hidden_layer_sizes: tuple[int, ...]
     activation: Activation
     covariance_type: str
-    noise: str
-    noise_prior_weight: float
     weight_prior: str | None
     prior_scale: float
     m_step: str
@@ -120,17 +111,17 @@ class Scaling:
         """Scale rows as they are read."""
         return ScaledRows(rows, self.center, self.deviations)
 
-    def scale(self, network: Network, noise: AnyNoise) -> tuple[Network, AnyNoise]:
+    def scale(self, network: Network, noise: Noise) -> tuple[Network, Noise]:
         """Express parameters of the model for the original rows in scaled units."""
         return self._transform(network, noise, 1.0 / self.deviations, -self.center)
 
-    def restore(self, network: Network, noise: AnyNoise) -> tuple[Network, AnyNoise]:
+    def restore(self, network: Network, noise: Noise) -> tuple[Network, Noise]:
         """Express parameters found on scaled rows in the original units."""
         return self._transform(network, noise, self.deviations, None)
 
     def _transform(
-        self, network: Network, noise: AnyNoise, factors: Floats, shift: Floats | None
-    ) -> tuple[Network, AnyNoise]:
+        self, network: Network, noise: Noise, factors: Floats, shift: Floats | None
+    ) -> tuple[Network, Noise]:
         intercept = network.intercepts[-1]
         intercept = (
             factors * intercept + self.center if shift is None else factors * (intercept + shift)
@@ -148,7 +139,7 @@ class FitResult:
     """Fitted parameters in the units of the rows, and how EM got there."""
 
     network: Network
-    noise: AnyNoise
+    noise: Noise
     lower_bound: float
     lower_bounds: Floats
     converged: bool
@@ -175,7 +166,7 @@ def fit_network(
     row_weights: Floats,
     settings: Settings,
     generator: np.random.Generator,
-    warm_start: tuple[Network, AnyNoise] | None,
+    warm_start: tuple[Network, Noise] | None,
     watch: Callable[[Iteration], bool],
 ) -> FitResult:
     """Fit a network and its noise to rows (n, D), NaN where a value is missing.
@@ -264,26 +255,15 @@ def pose_problem(rows: Table, row_weights: Floats, scaling: Scaling, settings: S
         WeightPrior(settings.weight_prior, settings.prior_scale, scaling.deviations),
         affordable_regions(settings, len(scaling.center)),
         settings.workers,
-        _noise_prior(settings, len(scaling.center)),
     )
 
 
-def restore_parameters(
-    problem: Problem, scaling: Scaling, state: State
-) -> tuple[Network, AnyNoise]:
+def restore_parameters(problem: Problem, scaling: Scaling, state: State) -> tuple[Network, Noise]:
     """Express the parameters of a state in the original units."""
     network, noise = scaling.restore(state.network, state.noise)
-    if problem.noise_prior is not None and isinstance(noise, RegionalNoise):
-        noise = replace(noise, shares=problem.noise_prior.shares(state.statistics.weights))
     # Scaling back may have rounded a weight beyond its bound.
     prior = replace(problem.prior, output_units=np.ones_like(scaling.deviations))
     return prior.clip(network), noise
-
-
-def _noise_prior(settings: Settings, n_features: int) -> NoisePrior | None:
-    if settings.noise == "shared":
-        return None
-    return NoisePrior.of(settings.noise_prior_weight, settings.covariance_type, n_features)
 
 
 def affordable_regions(settings: Settings, n_features: int) -> int:
@@ -293,10 +273,6 @@ def affordable_regions(settings: Settings, n_features: int) -> int:
     floats = 4 * n_features * (n_components + 1) + sum(
         (n_components + 1) * (width + 1) + n_features * width for width in widths
     )
-    if settings.noise == "regional":
-        # The output layer's map downstream; covariances, factors, whiteners and squares.
-        entries = n_features**2 if settings.covariance_type == "full" else n_features
-        floats += n_features**2 + 4 * entries
     listed = MOST_REGIONS if n_components <= 2 else MOST_REGIONS // _POLYHEDRON_COST
     most_regions = min(listed, int(_MEMORY / (8 * floats)))
     # Units in general position cut latent space into so many regions, in the first layer alone.
@@ -311,10 +287,7 @@ def _best_start(problem: Problem, settings: Settings, generator: np.random.Gener
     methods: tuple[str, ...] = (settings.init_params,)
     if settings.init_params == "auto":
         methods = starting_methods(settings.n_components, settings.hidden_layer_sizes)
-    # Curves are compared with one noise for all regions; regional noise begins from the best.
-    trial_problem = _sample_problem(problem, _TRIAL_ROWS, generator)
-    if problem.noise_prior is not None:
-        trial_problem = replace(trial_problem, noise_prior=None)
+    trial_problem = _sample_problem(problem, generator)
     rows, weights = read(trial_problem.rows), trial_problem.row_weights
     completed = complete_rows(rows, weights)
     runs: list[Progress] = []
@@ -354,64 +327,25 @@ def _best_start(problem: Problem, settings: Settings, generator: np.random.Gener
             raise
         interrupted = True
     best = likeliest(runs).state
-    if problem.noise_prior is not None and not interrupted:
-        regional_problem = _sample_problem(problem, _REGIONAL_TRIAL_ROWS, generator)
-        try:
-            begun = begin_regional_noise(
-                regional_problem,
-                best.network,
-                best.noise,
-                _chain(regional_problem, settings, generator),
-                settings.m_step,
-                settings.max_iter,
-                settings.tol,
-            )
-            best, interrupted = begun.state, begun.interrupted
-            trial_problem = regional_problem
-        except KeyboardInterrupt:  # before anything had begun
-            interrupted = True
     if trial_problem is not problem:
         best = problem.evaluate(best.network, best.noise)
     return Progress(best, interrupted=interrupted)
 
 
-def _chain(problem: Problem, settings: Settings, generator: np.random.Generator) -> Chain | None:
-    """Lead a network through clusters, if there is one latent dimension and one hidden layer."""
-    if settings.init_params != "auto" or problem.noise_prior is None:
-        return None
-    if settings.n_components != 1 or len(settings.hidden_layer_sizes) != 1:
-        return None
-    rows = read(problem.rows)
-    return make_chain(
-        complete_rows(rows, problem.row_weights),
-        problem.row_weights,
-        settings.hidden_layer_sizes[0],
-        settings.activation,
-        problem.noise_prior,
-        settings.covariance_type,
-        _smallest_starting_variance(settings),
-        generator,
-    )
-
-
-def _sample_problem(problem: Problem, n_rows: int, generator: np.random.Generator) -> Problem:
-    """Return the problem of at most so many of the rows, read into memory."""
+def _sample_problem(problem: Problem, generator: np.random.Generator) -> Problem:
+    """Return the problem of some of the rows, read into memory."""
     rows, weights = problem.rows, problem.row_weights
-    if len(rows) <= n_rows and not isinstance(rows, ScaledRows):
+    if len(rows) <= _TRIAL_ROWS and not isinstance(rows, ScaledRows):
         return problem
-    rows, weights = sample_rows(rows, weights, n_rows, generator)
+    rows, weights = sample_rows(rows, weights, _TRIAL_ROWS, generator)
     # As heavy as all rows together: a prior keeps its share.
     weights = weights * (problem.row_weights.sum() / weights.sum())
     return replace(problem, rows=rows, row_weights=weights)
 
 
 def _first_state(problem: Problem, start: Start, settings: Settings) -> State:
-    variances = np.maximum(start.residual_variances, _smallest_starting_variance(settings))
+    variances = np.maximum(start.residual_variances, max(settings.reg_covar, 1e-4))
     return problem.evaluate(start.network, _starting_noise(variances, settings.covariance_type))
-
-
-def _smallest_starting_variance(settings: Settings) -> float:
-    return max(settings.reg_covar, 1e-4)
 
 
 def _starting_noise(variances: Floats, covariance_type: str) -> Noise:

@@ -15,17 +15,10 @@ from skdgn._boxes import Boxes, bound_box, enclose_regions
 from skdgn._cells import Cells, integrate_cell_with_error, make_room, whiten_cell
 from skdgn._groups import Groups
 from skdgn._jit import kernel
-from skdgn._missing import (
-    Holes,
-    Integers,
-    NoiseUnits,
-    largest_log_constant,
-    make_holes,
-    noise_of_region,
-)
+from skdgn._missing import Holes, Integers, NoiseUnits, make_holes
 from skdgn._network import Floats
+from skdgn._noise import Noise
 from skdgn._partition import Partition
-from skdgn._regional_noise import AnyNoise
 from skdgn._row_conditionals import (
     ObservedRow,
     RegionMaps,
@@ -56,7 +49,7 @@ class IncompleteVisitor(NamedTuple):
     cells: Any  # whitened with identity matrices
 
     @classmethod
-    def prepare(cls, partition: Partition, noise: AnyNoise, groups: Groups) -> IncompleteVisitor:
+    def prepare(cls, partition: Partition, noise: Noise, groups: Groups) -> IncompleteVisitor:
         """Compute what depends neither on the rows nor on their holes."""
         units = NoiseUnits.of(noise)
         maps = RegionMaps(
@@ -165,18 +158,13 @@ def _condition_visits(
     for n in range(len(rows)):
         n_observed = read_row(rows[n], units, holes, row)
         for v in range(start[n], start[n + 1]):
-            noise = noise_of_region(regions[v], units, holes)
-            condition_region(
-                regions[v], noise, axes, n_observed, maps, holes, row, factors[v], centers[v]
-            )
+            condition_region(regions[v], axes, n_observed, maps, holes, row, factors[v], centers[v])
 
 
 @kernel
 def _search(
     axes: Any,
     n_observed: int,
-    log_constant: float,
-    units: NoiseUnits,
     maps: RegionMaps,
     boxes: Boxes,
     holes: Holes,
@@ -192,7 +180,7 @@ def _search(
     found, evidences, bounds = candidates.regions, candidates.evidences, candidates.bounds
     nodes, node_bounds = candidates.nodes, candidates.node_bounds
     order, scaled = holes.order, row.scaled
-    is_regional = len(holes.factors) > 1
+    log_constant = holes.log_constant[0]
     n_candidates = 0
     n_nodes = 1
     nodes[0], node_bounds[0] = 1, log_constant
@@ -220,11 +208,7 @@ def _search(
             if log_constant - 0.5 * distance < lowest:
                 continue
             factor, center = candidates.factors[n_candidates], candidates.centers[n_candidates]
-            # Shared noise was factorised with the log constant.
-            noise = noise_of_region(region, units, holes) if is_regional else 0
-            evidence = condition_region(
-                region, noise, axes, n_observed, maps, holes, row, factor, center
-            )
+            evidence = condition_region(region, axes, n_observed, maps, holes, row, factor, center)
             if evidence < lowest:
                 continue
             outside = 0.0
@@ -276,23 +260,12 @@ def _visit_rows(
     n = first
     while n < len(rows) and n_visits + n_regions <= len(regions):
         n_observed = read_row(rows[n], units, holes, row)
-        log_constant = largest_log_constant(units, holes)
         n_before = n_visits
         log_total, log_sum = -math.inf, -math.inf
         lowest, below = -math.inf, math.inf
         while True:
             n_candidates, lowest = _search(
-                axes,
-                n_observed,
-                log_constant,
-                units,
-                maps,
-                boxes,
-                holes,
-                row,
-                lowest,
-                below,
-                candidates,
+                axes, n_observed, maps, boxes, holes, row, lowest, below, candidates
             )
             n_candidates = sort_candidates(candidates, n_candidates, lowest)
             k = order[0]

@@ -27,7 +27,6 @@ from skdgn._posterior import (
     variational_gaps,
 )
 from skdgn._random import RandomSource
-from skdgn._regional_noise import AnyNoise, RegionalNoise
 from skdgn._tables import TableVisitor
 
 # A partition with more regions would take gigabytes, and hours.
@@ -41,24 +40,14 @@ class Model:
     """Parameters and what is computed once from them: the partition, and what visits need."""
 
     network: Network
-    noise: AnyNoise
+    noise: Noise
     partition: Partition
     visitor: TableVisitor
 
     @classmethod
-    def build(
-        cls,
-        network: Network,
-        noise: AnyNoise | Callable[[Partition], AnyNoise],
-        most_regions: int = MOST_REGIONS,
-    ) -> Model:
-        """Find the regions; TooManyRegionsError if there are more than ``most_regions``.
-
-        The noise may depend on the regions.
-        """
+    def build(cls, network: Network, noise: Noise, most_regions: int = MOST_REGIONS) -> Model:
+        """Find the regions; TooManyRegionsError if there are more than ``most_regions``."""
         partition = build_partition(network, most_regions)
-        if not isinstance(noise, Noise | RegionalNoise):
-            noise = noise(partition)
         return cls(network, noise, partition, TableVisitor.prepare(partition, noise))
 
     @cached_property
@@ -70,7 +59,7 @@ class Model:
         )
 
     @property
-    def n_parameters(self) -> float:
+    def n_parameters(self) -> int:
         """Number of identifiable parameters."""
         return self.network.n_identifiable_weights + self.noise.n_parameters
 
@@ -146,9 +135,8 @@ class Model:
         for batch in row_batches(len(rows), MOST_ROWS):
             latent = self.posterior(rows[batch], workers).sample(n_draws, generator)
             for table, points in zip(tables[:, batch], latent, strict=True):
-                regions = self.locate(points)
-                noise = self.noise.color_at(regions, generator.standard_normal(table.shape))
-                fill_with_draws(table, self.network.forward(points) + noise, regions, units)
+                noise = self.noise.color(generator.standard_normal(table.shape))
+                fill_with_draws(table, self.network.forward(points) + noise, units)
         return tables
 
     def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:
@@ -156,5 +144,5 @@ class Model:
         latent = generator.standard_normal((n_samples, self.network.n_components))
         regions = self.locate(latent)
         rows = self.network.forward(latent)
-        noise = self.noise.color_at(regions, generator.standard_normal(rows.shape))
+        noise = self.noise.color(generator.standard_normal(rows.shape))
         return rows + noise, regions

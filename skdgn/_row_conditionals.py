@@ -49,7 +49,7 @@ def make_row(n_components: int, n_features: int) -> ObservedRow:
 @kernel
 def read_row(values: Floats, units: NoiseUnits, holes: Holes, row: ObservedRow) -> int:
     """Find out what was observed; return how much that is."""
-    n_observed = find_holes(values, holes)
+    n_observed = find_holes(values, units, holes)
     for i in range(n_observed):
         d = holes.order[i]
         row.scaled[i] = values[d] / units.deviations[d]
@@ -59,7 +59,6 @@ def read_row(values: Floats, units: NoiseUnits, holes: Holes, row: ObservedRow) 
 @sum_kernel
 def condition_region(
     region: int,
-    noise: int,
     axes: Any,
     n_observed: int,
     maps: RegionMaps,
@@ -68,14 +67,14 @@ def condition_region(
     factor: Floats,
     center: Floats,
 ) -> float:
-    """Condition one region's map on the observed part of a row, given the number of its noise.
+    """Condition one region's map on the observed part of a row.
 
     Fills in factor (S, S) and whitened mean (S,) of the conditional Gaussian.  Returns the
     log evidence; its quadratic form comes from the residual.
     """
     n_components = len(axes)
     slopes, offsets = maps.slopes, maps.offsets
-    order, correlated = holes.order, holes.factors[noise]
+    order, correlated = holes.order, holes.factor
     scaled, columns, remainder = row.scaled, row.columns, row.remainder
     triangle = row.triangle
     for s in range(n_components):
@@ -87,13 +86,7 @@ def condition_region(
         remainder[n_components + i] = scaled[i] - offsets[region, d]
         for s in range(n_components):
             columns[s, n_components + i] = slopes[region, d, s]
-    if correlated.shape[1] == 1:
-        for i in range(n_observed):
-            scale = 1.0 / correlated[i, 0]
-            remainder[n_components + i] *= scale
-            for s in range(n_components):
-                columns[s, n_components + i] *= scale
-    elif correlated.size > 0:
+    if correlated.size > 0:
         for i in range(n_observed):
             scale = 1.0 / correlated[i, i]
             rest = remainder[n_components + i]
@@ -107,7 +100,7 @@ def condition_region(
                 columns[s, n_components + i] = rest * scale
 
     # Modified Gram-Schmidt, the row as the last column: as accurate as reflections.
-    log_evidence = holes.log_constants[noise]
+    log_evidence = holes.log_constant[0]
     size = n_components + n_observed
     for s in range(n_components):
         square = 0.0

@@ -61,7 +61,7 @@ class Running:
 
         def mix(name: str) -> Any:
             here, there = getattr(before, name), getattr(chunk, name)
-            if np.ndim(here) == 0 or len(here) == len(there) == 1:
+            if np.ndim(here) == 0 or name == "squares":
                 return old * here + new * there  # of all regions together
             mixed = new * there
             np.add.at(mixed, regions, old * here)

@@ -25,8 +25,8 @@ from skdgn._em import (
 )
 from skdgn._fitting import Scaling, Settings, pose_problem, restore_parameters
 from skdgn._network import Floats, Network
+from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
-from skdgn._regional_noise import AnyNoise
 from skdgn._running import Running
 from skdgn._statistics import SufficientStatistics
 
@@ -39,14 +39,14 @@ class StepResult:
     """Parameters in the units of the rows, and what was learned."""
 
     network: Network
-    noise: AnyNoise
+    noise: Noise
     lower_bound: float  # of the chunk, after the step
     running: Running
 
 
 def take_step(
     network: Network,
-    noise: AnyNoise,
+    noise: Noise,
     running: Running | None,
     rows: NDArray[Any],
     row_weights: Floats,
@@ -96,7 +96,7 @@ def _step(problem: Problem, state: State, damping: float) -> tuple[State, float]
 
     def attempt(network: Network) -> State | None:
         try:
-            return problem.evaluate(network, problem.best_noise(state, network), state.model)
+            return problem.evaluate(network, problem.best_noise(state, network))
         except TooManyRegionsError:
             return None
 

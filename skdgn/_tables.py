@@ -11,8 +11,8 @@ from skdgn._conditionals import Conditionals
 from skdgn._incomplete_visits import IncompleteVisitor
 from skdgn._missing import Integers
 from skdgn._network import Floats
+from skdgn._noise import Noise
 from skdgn._partition import Partition
-from skdgn._regional_noise import AnyNoise
 from skdgn._visits import USUAL_VISITS, Visitor, Visits
 
 # Regions that a row may visit before a batch of such rows takes more memory than was planned for.
@@ -30,7 +30,7 @@ class TableVisitor:
     complete: Visitor
 
     @classmethod
-    def prepare(cls, partition: Partition, noise: AnyNoise) -> TableVisitor:
+    def prepare(cls, partition: Partition, noise: Noise) -> TableVisitor:
         """Compute what does not depend on the rows."""
         return cls(partition, Visitor.prepare(partition, noise))
 
@@ -40,7 +40,7 @@ class TableVisitor:
         return IncompleteVisitor.prepare(self.partition, self.noise, self.complete.groups)
 
     @property
-    def noise(self) -> AnyNoise:
+    def noise(self) -> Noise:
         """The noise around the generator."""
         return self.complete.noise
 

@@ -21,8 +21,8 @@ from skdgn._conditionals import Conditionals, condition
 from skdgn._groups import Groups, group_regions
 from skdgn._jit import kernel
 from skdgn._network import Floats
+from skdgn._noise import Noise
 from skdgn._partition import Partition
-from skdgn._regional_noise import AnyNoise
 
 Integers = NDArray[np.intp]
 
@@ -68,13 +68,13 @@ class Visits(NamedTuple):
 class Visitor(NamedTuple):
     """All that is needed to visit the regions of a partition under a noise."""
 
-    noise: AnyNoise
+    noise: Noise
     conditionals: Conditionals
     groups: Groups
     whitened_cells: Any
 
     @classmethod
-    def prepare(cls, partition: Partition, noise: AnyNoise) -> Visitor:
+    def prepare(cls, partition: Partition, noise: Noise) -> Visitor:
         """Compute what does not depend on the rows."""
         conditionals = condition(partition, noise)
         return cls(
@@ -86,7 +86,7 @@ class Visitor(NamedTuple):
 
     def visit(self, rows: Floats) -> Visits:
         """Compute the exact posterior of rows (n, D)."""
-        whitened = np.ascontiguousarray(self.noise.reference.whiten(rows))
+        whitened = np.ascontiguousarray(self.noise.whiten(rows))
         n_regions, n_components = self.conditionals.centers.shape
         axes, log_share_error = loop_settings(n_components)
         return collect_visits(
@@ -213,22 +213,19 @@ def _search(
     """
     n_leaves, start, regions = groups.n_leaves, groups.start, groups.regions
     node_centers, node_axes, widths = groups.centers, groups.axes, groups.widths
-    radii, squares = groups.radii, groups.squares
-    node_constants, precisions = groups.log_constants, groups.precisions
+    radii, squares, log_constant = groups.radii, groups.squares, groups.log_constant
     projections, centers = conditionals.projections, conditionals.centers
     factors, slopes, offsets = conditionals.factors, conditionals.slopes, conditionals.offsets
-    whiteners, is_shared = conditionals.whiteners, conditionals.whiteners.size == 0
-    is_diagonal = conditionals.whiteners.shape[2] == 1
     log_constants, facet_start = conditionals.log_constants, conditionals.facet_start
     normals, facet_offsets = conditionals.facet_normals, conditionals.facet_offsets
     found, evidences, bounds = candidates.regions, candidates.evidences, candidates.bounds
     found_centers = candidates.centers
     nodes, node_bounds = candidates.nodes, candidates.node_bounds
-    latent, residuals = np.empty(len(axes)), np.empty(row.size)
+    latent = np.empty(len(axes))
 
     n_candidates = 0
     n_nodes = 1
-    nodes[0], node_bounds[0] = 1, node_constants[1]
+    nodes[0], node_bounds[0] = 1, log_constant
     # Nodes are kept in a heap, that of the largest bound first, until a large bound has been found.
     is_heap = True
     while n_nodes > 0:
@@ -267,8 +264,8 @@ def _search(
                     distance += outside * outside
                 outside = max(0.0, math.sqrt(max(0.0, across)) - radii[child])
                 distance += outside * outside
-                distance = min(precisions[child] * distance, squares[child])
-                bound = min(upper, node_constants[child] - 0.5 * distance)
+                distance = min(distance, squares[child])
+                bound = min(upper, log_constant - 0.5 * distance)
                 if bound >= lowest:
                     hole = n_nodes
                     while is_heap and hole > 0 and node_bounds[(hole - 1) // 2] < bound:
@@ -298,19 +295,7 @@ def _search(
                 residual = row[d] - offsets[region, d]
                 for s in range(len(axes)):
                     residual -= slopes[region, d, s] * latent[s]
-                if is_shared:
-                    square += residual * residual
-                else:
-                    residuals[d] = residual
-            if not is_shared:
-                for d in range(row.size):
-                    residual = 0.0
-                    if is_diagonal:
-                        residual = whiteners[region, d, 0] * residuals[d]
-                    else:
-                        for e in range(d + 1):
-                            residual += whiteners[region, d, e] * residuals[e]
-                    square += residual * residual
+                square += residual * residual
             evidence = log_constants[region] - 0.5 * square
             if evidence < lowest:
                 continue
@@ -327,7 +312,7 @@ def _search(
                 bounds[n_candidates] = bound
                 n_candidates += 1
                 lowest = max(lowest, bound - margin)
-                is_heap = is_heap and bound < node_constants[1] - _NEAR
+                is_heap = is_heap and bound < log_constant - _NEAR
     return n_candidates, lowest
 
 

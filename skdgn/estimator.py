@@ -19,7 +19,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdgn._attributes import attributes_of_model, attributes_of_result, noise_of_regions
+from skdgn._attributes import attributes_of_model, attributes_of_result
 from skdgn._checks import check_hidden_layer_sizes, check_observed, check_sizes
 from skdgn._construction import KnownNetworks
 from skdgn._documentation import DocumentedMixin
@@ -32,7 +32,6 @@ from skdgn._partition import Partition
 from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
 from skdgn._random import draw_seed
-from skdgn._regional_noise import AnyNoise
 from skdgn._running import Running
 from skdgn._stepwise import take_step
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
@@ -72,14 +71,6 @@ class PiecewiseAffineDGN(
         Shape of the noise covariance: one variance for all features, one for each of them, or a
         full matrix.  ``"spherical"`` is for features in the same unit, measured alike; ``"full"``
         for correlated noise, if there are many more rows than features.
-    noise : {"shared", "regional"}, default="shared"
-        One noise covariance for all of latent space, or one for each region, drawn to a pooled one.
-        ``"regional"`` is for noise that is larger in some places than in others.
-    noise_prior_weight : float, default=10.0
-        ``noise="regional"`` only: how strongly covariances are drawn to the pooled one, in rows.  A
-        region with as many rows has half of its own covariance, half of the pooled one.  If
-        ``covariance_type="full"``, it is multiplied by ``(n_features + 1) / 2``: that many rows
-        have a number for each entry of the matrix.
     weight_prior : {"gaussian", "laplace", "uniform"} or None, default=None
         Prior of the weights ``coefs_``, each on its own; intercepts have none.  None is maximum
         likelihood.  A prior helps if there are few rows for many weights; ``"laplace"`` makes some
@@ -128,10 +119,7 @@ class PiecewiseAffineDGN(
     intercepts_ : list of ndarray
         Biases; ``intercepts_[l]`` has shape (fan_out,).
     noise_covariance_ : float or ndarray of shape (n_features,) or (n_features, n_features)
-        Covariance of the noise, by ``covariance_type``; if ``noise="regional"``, an array with one
-        of them for each region, (n_regions, ...).
-    pooled_noise_covariance_ : float or ndarray of shape (n_features,) or (n_features, n_features)
-        What the regions' covariances were drawn to; ``noise="regional"`` only.
+        Covariance of the noise, by ``covariance_type``.
     n_regions_ : int
         Number of regions of latent space on which the network is affine.
     weights_ : ndarray of shape (n_regions,)
@@ -149,13 +137,11 @@ class PiecewiseAffineDGN(
         Number of EM iterations.
     lower_bound_ : float
         Mean log-likelihood of the rows at the end of the fit, in nats; with a prior, plus the
-        log density of ``coefs_`` divided by the sum of the rows' weights.  Regional noise adds the
-        log density of its covariances, relative to that of the pooled one, in the same way.
+        log density of ``coefs_`` divided by the sum of the rows' weights.
     lower_bounds_ : ndarray of shape (n_iter,)
         The same after every iteration; it never decreases.
-    n_parameters_ : float
-        Number of identifiable parameters.  Of regional noise, each covariance counts by the share
-        ``n / (n + weight)`` of its rows in it, and the pooled one makes up for the rest, once.
+    n_parameters_ : int
+        Number of identifiable parameters.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -198,8 +184,6 @@ class PiecewiseAffineDGN(
         "activation": [StrOptions(set(ACTIVATIONS))],
         "negative_slope": [Interval(Real, None, None, closed="neither")],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
-        "noise": [StrOptions({"shared", "regional"})],
-        "noise_prior_weight": [Interval(Real, 0.0, None, closed="neither")],
         "weight_prior": [None, StrOptions(set(PRIORS))],
         "prior_scale": [Interval(Real, 0.0, None, closed="neither")],
         "m_step": [StrOptions(set(STEPS))],
@@ -236,8 +220,6 @@ class PiecewiseAffineDGN(
         activation: str = "leaky_relu",
         negative_slope: float = 0.1,
         covariance_type: str = "diag",
-        noise: str = "shared",
-        noise_prior_weight: float = 10.0,
         weight_prior: str | None = None,
         prior_scale: float = 1.0,
         m_step: str = "joint",
@@ -256,8 +238,6 @@ class PiecewiseAffineDGN(
         self.activation = activation
         self.negative_slope = negative_slope
         self.covariance_type = covariance_type
-        self.noise = noise
-        self.noise_prior_weight = noise_prior_weight
         self.weight_prior = weight_prior
         self.prior_scale = prior_scale
         self.m_step = m_step
@@ -426,8 +406,6 @@ class PiecewiseAffineDGN(
                 result = fit_network(rows, row_weights, settings, generator, warm_start, watch)
             attributes = attributes_of_result(result)
             tasks.end(attributes)
-            # Of a fit with regional noise before.
-            self.__dict__.pop("pooled_noise_covariance_", None)
             self.__dict__.update(attributes)
         return result
 
@@ -450,8 +428,6 @@ class PiecewiseAffineDGN(
             hidden_layer_sizes=check_hidden_layer_sizes(self.hidden_layer_sizes),
             activation=Activation.from_name(self.activation, self.negative_slope),
             covariance_type=self.covariance_type,
-            noise=self.noise,
-            noise_prior_weight=float(self.noise_prior_weight),
             weight_prior=self.weight_prior,
             prior_scale=float(self.prior_scale),
             m_step=self.m_step,
@@ -463,7 +439,7 @@ class PiecewiseAffineDGN(
             workers=self._workers(),
         )
 
-    def _last_parameters(self, settings: Settings, reason: str) -> tuple[Network, AnyNoise]:
+    def _last_parameters(self, settings: Settings, reason: str) -> tuple[Network, Noise]:
         """Return the parameters of the last fit, for the next one to start from."""
         model = self._fitted_model()
         for name, wanted, fitted in (
@@ -471,7 +447,6 @@ class PiecewiseAffineDGN(
             ("hidden_layer_sizes", settings.hidden_layer_sizes, model.network.hidden_layer_sizes),
             ("activation", settings.activation, model.network.activation),
             ("covariance_type", settings.covariance_type, model.noise.covariance_type),
-            ("noise", settings.noise, "shared" if isinstance(model.noise, Noise) else "regional"),
         ):
             if wanted != fitted:
                 raise ValueError(
@@ -497,11 +472,8 @@ class PiecewiseAffineDGN(
             network = Network.from_arrays(
                 self.coefs_, self.intercepts_, Activation.from_name(*self._fitted_activation)
             )
-            pooled = getattr(self, "pooled_noise_covariance_", None)
-            self._model = Model.build(
-                network,
-                noise_of_regions(self.noise_covariance_, pooled is not None, pooled),
-            )
+            noise = Noise.from_covariance(self.noise_covariance_, network.n_features)
+            self._model = Model.build(network, noise)
         return self._model
 
     # What can be computed again is not part of the state: it is large, and pickles stay simple.

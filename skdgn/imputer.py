@@ -42,15 +42,6 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
     --------
     PiecewiseAffineDGN.impute : The same for a fitted model, with draws for multiple imputation.
 
-    Notes
-    -----
-    The default model has one noise for all regions.  That was decided by observed entries alone
-    (``benchmarks/default_noises.py``): on six tables with half of their entries removed, a tenth of
-    the others was hidden as well, and imputed.  The error there was lower with
-    ``noise="regional"`` on two of the six, and with another seed on none.  With
-    ``covariance_type="full"`` and sizes chosen by BIC it was lower on all six
-    (``benchmarks/imputation.py``).
-
     Examples
     --------
     >>> import numpy as np

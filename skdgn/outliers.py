@@ -45,16 +45,6 @@ class DGNOutlierDetector(DocumentedMixin, OutlierMixin, BaseEstimator):
     ranked.  Missing values (NaN) are allowed if the estimator allows them; such a row is judged by
     the density of what was observed.
 
-    The default estimator has one noise for all regions.  That was decided by training rows alone
-    (``benchmarks/default_noises.py``, 17 tables): the threshold is set on the rows the estimator
-    was fitted to, and should hold for others.  Of normal rows held out, the share below the
-    threshold for a contamination of 0.1 was off by 0.056 on average, with ``noise="regional"`` by
-    0.067 (another seed: 0.073, 0.092); it was nearer on four tables, farther on nine (six, nine).
-    Held-out rows were likelier with regional noise on 13: it describes them better, but learns more
-    of its own rows by heart.  Ranks are another matter: with full covariances and sizes chosen by
-    held-out likelihood, regional noise ranked anomalies better on 11 of the tables
-    (``benchmarks/outliers.py``).  No default was chosen by that.
-
     Examples
     --------
     >>> from skdgn.datasets import make_noisy_circle

@@ -52,8 +52,6 @@ def random_model(rng: np.random.Generator, seed: int) -> PiecewiseAffineDGN:
         init_params=str(rng.choice(["auto", "pca", "random"])),
         max_iter=8,
         random_state=seed,
-        noise=str(rng.choice(["shared", "regional"])),
-        noise_prior_weight=float(10.0 ** rng.uniform(-1, 2)),
     )
 
 
@@ -72,7 +70,7 @@ def test_no_random_fit_ever_decreases(first):
         assert np.all(np.diff(bounds) >= -ROUNDING * np.abs(bounds[:-1])), (seed, model)
         log_densities = model.score_samples(rows)
         assert np.all(np.isfinite(log_densities)), (seed, model)
-        if model.weight_prior is None and model.noise == "shared":
+        if model.weight_prior is None:
             # The bound is the likelihood itself.
             error = abs(log_densities.mean() - model.lower_bound_)
             assert error <= ROUNDING * max(1.0, np.abs(log_densities).max()), (seed, model)

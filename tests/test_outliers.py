@@ -64,26 +64,6 @@ def test_far_rows_are_ranked_by_distance(detector: DGNOutlierDetector) -> None:
     assert near[1] < near[0]
 
 
-def test_regional_noise_judges_rows_by_the_noise_around_them() -> None:
-    # Noise that grows along a line, twenty times from one end to the other.
-    rng = np.random.default_rng(0)
-    latent = rng.normal(size=(400, 1))
-    noisy = latent[:, 0] > 0.0
-    rows = np.hstack([2.0 * latent, 2.0 * latent])
-    rows += rng.normal(size=rows.shape) * np.where(noisy, 1.0, 0.05)[:, None]
-    beside = [[-2.5, -1.5], [1.5, 2.5]]  # a row at the quiet end, another at the noisy one
-    labels = {}
-    for noise in ("shared", "regional"):
-        network = PiecewiseAffineDGN(
-            hidden_layer_sizes=(2,), noise=noise, init_params="pca", tol=1e-3, random_state=0
-        )
-        detector = DGNOutlierDetector(network, contamination=0.05).fit(rows)
-        assert np.mean(detector.predict(rows) == -1) == pytest.approx(0.05, abs=1.0 / len(rows))
-        assert detector.predict([[1e6, 0.0]]) == [-1]
-        labels[noise] = detector.predict(beside).tolist()
-    assert labels == {"shared": [1, 1], "regional": [-1, 1]}
-
-
 def test_rows_with_holes_are_judged_by_what_was_observed(detector: DGNOutlierDetector) -> None:
     scores = detector.score_samples([[1.0, np.nan], [1e3, np.nan], [np.nan, np.nan]])
     assert scores[1] < scores[0]

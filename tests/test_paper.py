@@ -132,7 +132,7 @@ def test_the_noise_update_is_not_symmetric_as_printed(state):
     with_x = np.einsum("rds,res->de", statistics.cross, maps.slopes)
     with_x += statistics.data.T @ maps.offsets  # sum of x g'
     printed = (
-        statistics.squares[0]
+        statistics.squares
         + maps.offsets.T @ (offsets + 2.0 * images)
         - 2.0 * with_x
         + np.einsum("rds,rst,ret->de", maps.slopes, statistics.second, maps.slopes)

@@ -136,10 +136,7 @@ class LikelihoodCurveDisplay:
                     "estimator must have been fitted by fit, iteration by iteration, "
                     f"got n_iter_={model.n_iter_} as from_network gives it."
                 )
-        is_penalized = any(
-            model.weight_prior is not None or hasattr(model, "pooled_noise_covariance_")
-            for model in models
-        )
+        is_penalized = any(model.weight_prior is not None for model in models)
         display = cls(
             lower_bounds=[model.lower_bounds_ for model in models],
             names=names,
