@@ -1,10 +1,10 @@
 """Density and posterior mean in high precision, region by region: one and two latent dimensions.
 
-Cells are lists of halfspaces, cut unit by unit; on each the posterior is a truncated Gaussian, whose
-mass comes from `tests.reference.masses`.  Weights, rows and covariances count as given: they are
-numbers of mpmath from the start, so that nothing here is lost to cancellation.  Latent dimensions
-that the first layer does not see are left out; so three are fine behind a layer of one or two units,
-and without hidden layers any number is.  Nothing of the package is on the way.
+Cells are lists of halfspaces, cut unit by unit; on each the posterior is a truncated Gaussian,
+whose mass comes from `tests.reference.masses`.  Weights, rows and covariances count as given: they
+are numbers of mpmath from the start, so that nothing here is lost to cancellation.  Latent
+dimensions that the first layer does not see are left out; so three are fine behind a layer of one
+or two units, and without hidden layers any number is.  Nothing of the package is on the way.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Exact(NamedTuple):
 
     log_density: Number
     mean: list[Number]
-    triangle: Any  # (S', S) triangle' triangle is the precision of the Gaussian of the likeliest region
+    triangle: (
+        Any  # (S', S) triangle' triangle is the precision of the Gaussian of the likeliest region
+    )
 
     def deviations(self, mean: Any) -> float:
         """Distance of another mean, in deviations of that Gaussian."""
@@ -112,9 +114,7 @@ class ExactNetwork:
                 mean += mp.exp(share - log_total) * part_mean
             _, _, triangle = max(shares, key=lambda part: part[0])
             # Along what the network does not see, the deviation is 1.
-            return Exact(
-                log_total + log_constant, list(self.basis * mean), triangle * self.basis.T
-            )
+            return Exact(log_total + log_constant, list(self.basis * mean), triangle * self.basis.T)
 
     def largest_slope(self, features: list[int]) -> float:
         """Compute the largest singular value of all maps, in units of the noise: about the SNR."""
@@ -125,8 +125,9 @@ class ExactNetwork:
             factor = mp.cholesky(covariance)
             largest = mp.mpf(0)
             for region in self.regions:
-                slopes = mp.matrix([[region.slopes[d, s] for s in range(self.basis.cols)]
-                                    for d in features])
+                slopes = mp.matrix(
+                    [[region.slopes[d, s] for s in range(self.basis.cols)] for d in features]
+                )
                 largest = max(largest, mp.norm(_solve_lower(factor, slopes), 2))
             return float(largest)
 
@@ -202,7 +203,7 @@ def _shrink(halfspaces: list[Halfspace], dimension: int) -> list[Halfspace] | No
         ends = [([mp.mpf(1)], lower)] if lower > -mp.inf else []
         ends += [([mp.mpf(-1)], -upper)] if upper < mp.inf else []
         return ends if lower < upper else None
-    nearest, vertices = masses._nearest_point_and_vertices(halfspaces, dimension)
+    nearest, _ = masses._nearest_point_and_vertices(halfspaces, dimension)
     if nearest is None:
         return None
     kept = []
@@ -227,17 +228,11 @@ def _solve_lower(factor: Any, right: Any) -> Any:
     return solution
 
 
-def _condition(
-    region: _Region, observed: list[int], values: list[Number], factor: Any
-) -> _Part:
+def _condition(region: _Region, observed: list[int], values: list[Number], factor: Any) -> _Part:
     dimension = region.slopes.cols
     if observed:
-        slopes = mp.matrix(
-            [[region.slopes[d, s] for s in range(dimension)] for d in observed]
-        )
-        residual = mp.matrix(
-            [x - region.offsets[d] for d, x in zip(observed, values, strict=True)]
-        )
+        slopes = mp.matrix([[region.slopes[d, s] for s in range(dimension)] for d in observed])
+        residual = mp.matrix([x - region.offsets[d] for d, x in zip(observed, values, strict=True)])
         slopes, residual = _solve_lower(factor, slopes), _solve_lower(factor, residual)
         precision = mp.eye(dimension) + slopes.T * slopes
         triangle = mp.cholesky(precision).T
