@@ -102,6 +102,8 @@ def fit_mixture(
     As `skdgn._fitting.fit_network`, which see.
     """
     workers = settings.network.workers
+    reporter = workers.reporter
+    reporter.begin("reading and scaling samples")
     in_memory = fits_into(workers.memory, samples)
     is_mergeable = in_memory and isinstance(settings.init, str)
     if is_mergeable:
@@ -134,7 +136,7 @@ def fit_mixture(
             np.array(progress.lower_bounds) - log_volume,
             progress.converged,
             progress.stopped,
-            progress.interrupted,
+            False,
             np.any(bound_by_ties, axis=0)[back],
             [own.take_features(back) for own in keep_running(problem, scaling, state)],
         )
@@ -154,40 +156,43 @@ def fit_mixture(
         )
 
     search = Search(problem, settings.network.m_step, settings.tol, generator)
+    starts: list[Progress] = []  # of the run to come
     runs: list[Progress] = []
+    interrupted = False
     # Products are small: on a busy machine, threads waiting for each other take ten times as long.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with threadpool_limits(limits=1, user_api="blas"), reporter.watch_compiler():
         try:
             for run in range(1 if warm_start is not None else settings.n_init):
                 if warm_start is not None:
                     weights, networks = warm_start
                     start = resume(problem, scaling, (weights, take_features(networks, order)))
                 else:
+                    reporter.begin("starting from linear networks")
                     start = start_mixture(problem, settings, generator)
+                    starts = [Progress(start)]
                     if settings.refine:
+                        reporter.begin("comparing starts of the networks")
                         start = search.restart(start) or start
-                runs.append(
-                    climb(
-                        MixtureStep(
-                            problem,
-                            settings.network.m_step,
-                            settings.tol,
-                            search.exchange,
-                            _MOST_EXCHANGES if settings.refine else 0,
-                        ),
-                        start,
-                        settings.max_iter,
+                reporter.name(f"iteration 1/{settings.max_iter}")
+                climb(
+                    MixtureStep(
+                        problem,
+                        settings.network.m_step,
                         settings.tol,
-                        partial(tell, run + 1),
-                    )
+                        search.exchange,
+                        _MOST_EXCHANGES if settings.refine else 0,
+                    ),
+                    start,
+                    settings.max_iter,
+                    settings.tol,
+                    partial(tell, run + 1),
+                    runs,
                 )
-                if runs[-1].interrupted:
-                    break
         except KeyboardInterrupt:
-            if not runs:
+            if not runs and not starts:
                 raise
-            runs[-1].interrupted = True
-    return replace(result(likeliest(runs)), interrupted=runs[-1].interrupted)
+            interrupted = True
+    return replace(result(likeliest(runs or starts)), interrupted=interrupted)
 
 
 def pose_mixture_problem(

@@ -27,7 +27,7 @@ from skdgn._mixture_fitting import MixtureResult, MixtureSettings, Parameters, f
 from skdgn._model import Model
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
-from skdgn._progress import ProgressPrinter
+from skdgn._progress import IterationPrinter, describe_interrupt
 from skdgn._random import draw_seed
 from skdgn._rows import value_ranges
 from skdgn._running import Running
@@ -261,7 +261,7 @@ class DGNMixture(
         """
         result = self._fit(X, sample_weight)
         if result.interrupted:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(describe_interrupt(self.n_iter_))
         if not result.converged and not result.stopped:
             # One level for scikit-learn's wrapper of `fit`, one for this method.
             warnings.warn(
@@ -311,8 +311,9 @@ class DGNMixture(
         2
         """
         if not hasattr(self, "networks_"):
-            if self._fit(X, sample_weight).interrupted:
-                raise KeyboardInterrupt
+            with self._unchanged_by_failure():
+                if self._fit(X, sample_weight).interrupted:
+                    raise KeyboardInterrupt
             return self
         with self._unchanged_by_failure():
             template = self._template()
@@ -401,7 +402,8 @@ class DGNMixture(
 
             tasks = FitTasks(self, n_runs, settings.max_iter, X, sample_weight, attributes)
             objective = "log-posterior" if self._has_prior(template) else "log-likelihood"
-            with ProgressPrinter(self.verbose, n_runs, settings.max_iter, objective) as printer:
+            with settings.network.workers.reporter as reporter:
+                printer = IterationPrinter(reporter, n_runs, settings.max_iter, objective)
 
                 def watch(iteration: Iteration) -> bool:
                     printer(iteration)
@@ -422,7 +424,7 @@ class DGNMixture(
         else:
             template = clone(self.estimator)
             template._validate_params()
-        return template.set_params(n_jobs=self.n_jobs)
+        return template.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
 
     def _has_prior(self, template: PiecewiseAffineDGN) -> bool:
         return (
