@@ -131,16 +131,16 @@ class NetworkVisits:
     def __init__(self, models: Sequence[Model], log_weights: Floats, samples: Floats) -> None:
         self.models = models
         self.samples = samples
-        # (n, K) log of pi_k p_k(x), or -inf where it is below rounding of the sum.
-        self.log_joint = np.full((len(samples), len(models)), -np.inf)
+        # (K, n) log of pi_k p_k(x), or -inf where it is below rounding of the sum.
+        self.log_joint = np.full((len(models), len(samples)), -np.inf)
         self.log_weights = log_weights
         self.is_complete = ~np.isnan(samples).any(axis=1)
         # Of each network: the samples, whether they are complete, and what was found.
         self.visits: list[list[tuple[Integers, bool, Visits]]] = [[] for _ in models]
         self._visit_incomplete(np.flatnonzero(~self.is_complete))
         self._visit_complete(np.flatnonzero(self.is_complete))
-        largest = self.log_joint.max(axis=1)
-        sums = np.exp(self.log_joint - largest[:, None]).sum(axis=1)
+        largest = self.log_joint.max(axis=0)
+        sums = np.exp(self.log_joint - largest).sum(axis=0)
         self.log_density: Floats = largest + np.log(sums)
 
     def _visit(self, network: int, chosen: Integers, complete: bool) -> None:
@@ -148,7 +148,7 @@ class NetworkVisits:
             return
         visitor = self.models[network].visitor
         visits = visitor.visit(self.samples[chosen])
-        self.log_joint[chosen, network] = self.log_weights[network] + visits.log_density
+        self.log_joint[network, chosen] = self.log_weights[network] + visits.log_density
         self.visits[network].append((chosen, complete, visits))
 
     def _visit_incomplete(self, samples: Integers) -> None:
@@ -160,23 +160,21 @@ class NetworkVisits:
         if samples.size == 0:
             return
         table = self.samples[samples]
-        bounds = np.stack(
-            [log_density_bounds(model.visitor, table) for model in self.models], axis=1
-        )
-        bounds += self.log_weights
-        near = bounds >= bounds.max(axis=1, keepdims=True) - NEGLIGIBLE - _BOUND_EXCESS
+        bounds = np.stack([log_density_bounds(model.visitor, table) for model in self.models])
+        bounds += self.log_weights[:, None]
+        near = bounds >= bounds.max(axis=0) - NEGLIGIBLE - _BOUND_EXCESS
         for network in range(len(self.models)):
-            self._visit(network, samples[near[:, network]], complete=True)
+            self._visit(network, samples[near[network]], complete=True)
         # Where the largest bound exceeded the density by more, others matter as well.
-        known = self.log_joint[samples].max(axis=1, keepdims=True)
+        known = self.log_joint[:, samples].max(axis=0)
         late = ~near & (bounds >= known - NEGLIGIBLE)
-        for network in map(int, np.flatnonzero(late.any(axis=0))):
-            self._visit(network, samples[late[:, network]], complete=True)
+        for network in map(int, np.flatnonzero(late.any(axis=1))):
+            self._visit(network, samples[late[network]], complete=True)
 
     @property
     def responsibilities(self) -> Floats:
-        """Posterior probability of each network, (n, K)."""
-        return np.asarray(np.exp(self.log_joint - self.log_density[:, None]))
+        """Posterior probability of each network, (K, n)."""
+        return np.asarray(np.exp(self.log_joint - self.log_density))
 
 
 def log_of(weights: Floats) -> Floats:
@@ -192,19 +190,20 @@ def log_density_bounds(visitor: Visitor, samples: Floats) -> Floats:
     conditionals = visitor.conditionals
     n_regions, _, n_components = conditionals.slopes.shape
     factor = visitor.noise.factor
-    whitened = samples @ np.linalg.inv(factor).T if factor.ndim == 2 else samples / factor
-    squares = np.einsum("nd,nd->n", whitened, whitened)
+    # Samples last: sums and maxima over a few regions are then fast.
+    whitened = np.linalg.inv(factor) @ samples.T if factor.ndim == 2 else (samples / factor).T
+    squares = np.einsum("dn,dn->n", whitened, whitened)
     offsets = np.einsum("rd,rd->r", conditionals.offsets, conditionals.offsets)
-    exponents = whitened @ (2.0 * conditionals.offsets.T) - offsets
+    exponents = 2.0 * conditionals.offsets @ whitened
+    exponents += (2.0 * conditionals.log_constants - offsets)[:, None]
     projections = conditionals.projections.reshape(n_regions * n_components, -1)
     centers = np.einsum("rsd,rd->rs", conditionals.projections, conditionals.offsets)
-    means = (whitened @ projections.T).reshape(-1, n_regions, n_components) - centers
+    means = projections @ whitened - centers.reshape(-1, 1)
     means *= means
-    exponents += means.sum(axis=2) if n_components > 1 else means[:, :, 0]
-    exponents += 2.0 * conditionals.log_constants
+    exponents += means.reshape(n_regions, n_components, -1).sum(axis=1)
     # Squares were subtracted from each other, and an inverse was not the best way to whiten.
     rounding = _ROUNDING * (squares + offsets.max())
-    bound: Floats = 0.5 * (exponents.max(axis=1) - squares) + rounding + np.log(n_regions)
+    bound: Floats = 0.5 * (exponents.max(axis=0) - squares) + rounding + np.log(n_regions)
     return bound
 
 
@@ -217,10 +216,10 @@ def expect_mixture(
     def expect_batch(batch: Table, batch_weights: Floats) -> MixtureStatistics:
         samples, weights = _heavy(batch, batch_weights)
         visited = NetworkVisits(models, log_weights, samples)
-        shares = weights[:, None] * visited.responsibilities
+        shares = weights * visited.responsibilities
         return MixtureStatistics(
             tuple(
-                _accumulate(visited, network, shares[:, network], full_squares)
+                _accumulate(visited, network, shares[network], full_squares)
                 for network in range(len(models))
             ),
             float(weights.sum()),
@@ -346,13 +345,13 @@ class MixtureProblem:
         def add_up(batch: Table, batch_weights: Floats) -> Floats:
             samples, weights = _heavy(batch, batch_weights)
             visited = NetworkVisits(state.models, log_weights, samples)
-            shares = weights[:, None] * visited.responsibilities
+            shares = weights * visited.responsibilities
             gains = np.zeros(len(models))
             for network in moved:
-                chosen = np.flatnonzero(shares[:, network] > 0.0)
+                chosen = np.flatnonzero(shares[network] > 0.0)
                 after = models[network].visitor.visit(samples[chosen]).log_density
-                before = visited.log_joint[chosen, network] - log_weights[network]
-                gains[network] = shares[chosen, network] @ (after - before)
+                before = visited.log_joint[network, chosen] - log_weights[network]
+                gains[network] = shares[network, chosen] @ (after - before)
             return gains
 
         gains = _sum(self.network, models, add_up)

@@ -126,7 +126,7 @@ class _Trials:
         self.samples, self.weights = read(rows), weights
         self.completed = complete_rows(self.samples, weights)
         self.visited = NetworkVisits(state.models, log_of(state.weights), self.samples)
-        self.shares = self.visited.responsibilities  # (n, K)
+        self.shares = self.visited.responsibilities.T  # (n, K)
 
     def nearest_pairs(self) -> list[tuple[int, int]]:
         """Pairs of networks that share many of their samples, or have few of them."""
@@ -159,7 +159,7 @@ class _Trials:
                 _, log_determinant = np.linalg.slogdet(covariance)
                 gain -= 0.5 * len(half) * (log_determinant + 2.0 * np.log(len(members) / len(half)))
                 gain -= 0.5 * len(half) * samples.shape[1] * (1.0 + np.log(2.0 * np.pi))
-            own = self.visited.log_joint[members, k] - log_of(self.state.weights)[k]
+            own = self.visited.log_joint[k, members] - log_of(self.state.weights)[k]
             gains.append(gain - float(own.sum()))
         return [int(k) for k in np.argsort(gains)[::-1] if gains[k] > -np.inf]
 

@@ -237,7 +237,7 @@ def test_networks_that_are_passed_over_do_not_matter():
         axis=1,
     )
     bounds = np.stack(
-        [log_density_bounds(model.visitor.complete, problem.network.rows) for model in state.models]
+        [log_density_bounds(model.visitor, problem.network.rows) for model in state.models]
     )
     assert np.all(bounds.T + np.log(state.weights) >= every)
     assert np.isinf(visited.log_joint).any()
