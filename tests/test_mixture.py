@@ -243,7 +243,7 @@ def test_networks_that_are_passed_over_do_not_matter():
     assert np.isinf(visited.log_joint).any()
     np.testing.assert_allclose(visited.log_density, logsumexp(every, axis=1), rtol=1e-13)
     np.testing.assert_allclose(
-        visited.responsibilities,
+        visited.responsibilities.T,
         np.exp(every - logsumexp(every, axis=1, keepdims=True)),
         atol=1e-13,
     )
