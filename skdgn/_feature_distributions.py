@@ -30,7 +30,7 @@ from scipy.special import logsumexp, ndtr, softmax
 from skdgn._cells import Cells, Facets, integrate_gaussian, whole_space
 from skdgn._network import AffineMaps, Floats
 from skdgn._noise import Noise
-from skdgn._tables import TableVisitor
+from skdgn._visits import Visitor
 
 Integers = NDArray[np.intp]
 
@@ -121,7 +121,7 @@ class RegionDistributions:
     lift: Callable[[], tuple[Cells, Integers]]  # the visits' cells in coordinates (u, e)
 
     @classmethod
-    def given(cls, visitor: TableVisitor, rows: Floats, features: Integers) -> RegionDistributions:
+    def given(cls, visitor: Visitor, rows: Floats, features: Integers) -> RegionDistributions:
         """Condition on what was observed of rows (n, D), which is none of these features.
 
         A sample so far out that its density is zero is conditioned on nothing instead.
@@ -132,7 +132,7 @@ class RegionDistributions:
         if unknown.any():
             rows = np.where(unknown[:, None], np.nan, rows)
             visits = visitor.visit(rows)
-        factors, centers = visitor.incomplete.condition(rows, visits)
+        factors, centers = visitor.condition(rows, visits)
         latent_slopes, latent_offsets, deviations = _predict(
             visitor.partition.maps.take(visits.regions),
             visitor.noise,
