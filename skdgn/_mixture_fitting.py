@@ -32,7 +32,7 @@ from skdgn._mixture_starts import (
 )
 from skdgn._network import Floats, Network
 from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep, NoisePrior
-from skdgn._network_restarts import Revival
+from skdgn._network_search import Search
 from skdgn._noise import Noise
 from skdgn._rows import ScaledRows, Table, fits_into, merge_duplicates, sample_rows
 from skdgn._running import Running
@@ -44,6 +44,8 @@ _PRIOR_VARIANCE = 0.01
 # Iterations of the linear networks that stand in for scikit-learn's Gaussian mixture.
 _LINEAR_ITERATIONS = 100
 _LINEAR_TOLERANCE = 1e-3
+# How often networks are exchanged when EM stands still.
+_MOST_EXCHANGES = 3
 
 Parameters = tuple[Floats, list[tuple[Network, Noise]]]  # weights, networks with their noise
 
@@ -58,7 +60,7 @@ class MixtureSettings:
     concentration: float
     noise_prior_weight: float
     n_init: int
-    n_restarts: int
+    refine: bool
     max_iter: int
     tol: float
 
@@ -91,6 +93,8 @@ def fit_mixture(
     As `skdgn._fitting.fit_network`, which see.
     """
     workers = settings.network.workers
+    reporter = workers.reporter
+    reporter.begin("reading and scaling samples")
     in_memory = fits_into(workers.memory, samples)
     if in_memory and isinstance(settings.init, str):
         samples, sample_weights = merge_duplicates(read(samples), sample_weights)
@@ -110,7 +114,7 @@ def fit_mixture(
             np.array(progress.lower_bounds) - log_volume,
             progress.converged,
             progress.stopped,
-            progress.interrupted,
+            False,
             np.any(
                 [
                     at_floor(model.noise.covariance, floors) & (floors > settings.network.reg_covar)
@@ -135,40 +139,43 @@ def fit_mixture(
             )
         )
 
-    revival = Revival(problem, settings.network.m_step, settings.tol, generator)
+    search = Search(problem, settings.network.m_step, settings.tol, generator)
+    starts: list[Progress] = []  # of the run to come
     runs: list[Progress] = []
+    interrupted = False
     # Products are small: on a busy machine, threads waiting for each other take ten times as long.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with threadpool_limits(limits=1, user_api="blas"), reporter.watch_compiler():
         try:
             for run in range(1 if warm_start is not None else settings.n_init):
                 if warm_start is not None:
                     start = resume(problem, scaling, warm_start)
                 else:
+                    reporter.begin("starting from linear networks")
                     start = start_mixture(problem, settings, generator)
-                    if settings.n_restarts > 0:
-                        start = revival.restart(start) or start
-                runs.append(
-                    climb(
-                        MixtureStep(
-                            problem,
-                            settings.network.m_step,
-                            settings.tol,
-                            revival,
-                            settings.n_restarts,
-                        ),
-                        start,
-                        settings.max_iter,
+                    starts = [Progress(start)]
+                    if settings.refine:
+                        reporter.begin("comparing starts of the networks")
+                        start = search.restart(start) or start
+                reporter.name(f"iteration 1/{settings.max_iter}")
+                climb(
+                    MixtureStep(
+                        problem,
+                        settings.network.m_step,
                         settings.tol,
-                        partial(tell, run + 1),
-                    )
+                        search.exchange,
+                        _MOST_EXCHANGES if settings.refine else 0,
+                    ),
+                    start,
+                    settings.max_iter,
+                    settings.tol,
+                    partial(tell, run + 1),
+                    runs,
                 )
-                if runs[-1].interrupted:
-                    break
         except KeyboardInterrupt:
-            if not runs:
+            if not runs and not starts:
                 raise
-            runs[-1].interrupted = True
-    return replace(result(likeliest(runs)), interrupted=runs[-1].interrupted)
+            interrupted = True
+    return replace(result(likeliest(runs or starts)), interrupted=interrupted)
 
 
 def pose_mixture_problem(

@@ -145,8 +145,7 @@ class NetworkVisits:
         if chosen.size == 0 or self.log_weights[network] == -np.inf:
             return
         visitor = self.models[network].visitor
-        samples = self.samples[chosen]
-        visits = visitor.complete.visit(samples) if complete else visitor.incomplete.visit(samples)
+        visits = visitor.visit(self.samples[chosen])
         self.log_joint[chosen, network] = self.log_weights[network] + visits.log_density
         self.visits[network].append((chosen, complete, visits))
 
@@ -160,7 +159,7 @@ class NetworkVisits:
             return
         table = self.samples[samples]
         bounds = np.stack(
-            [log_density_bounds(model.visitor.complete, table) for model in self.models], axis=1
+            [log_density_bounds(model.visitor, table) for model in self.models], axis=1
         )
         bounds += self.log_weights
         first = bounds.argmax(axis=1)
@@ -188,14 +187,15 @@ def log_density_bounds(visitor: Visitor, samples: Floats) -> Floats:
     It is at most the sum of the regions' evidences: a mass is at most 1.
     """
     conditionals = visitor.conditionals
-    n_regions, n_components = conditionals.centers.shape
+    n_regions, _, n_components = conditionals.slopes.shape
     factor = visitor.noise.factor
     whitened = samples @ np.linalg.inv(factor).T if factor.ndim == 2 else samples / factor
     squares = np.einsum("nd,nd->n", whitened, whitened)
     offsets = np.einsum("rd,rd->r", conditionals.offsets, conditionals.offsets)
     exponents = whitened @ (2.0 * conditionals.offsets.T) - offsets
     projections = conditionals.projections.reshape(n_regions * n_components, -1)
-    means = (whitened @ projections.T).reshape(-1, n_regions, n_components) + conditionals.centers
+    centers = np.einsum("rsd,rd->rs", conditionals.projections, conditionals.offsets)
+    means = (whitened @ projections.T).reshape(-1, n_regions, n_components) - centers
     exponents += np.einsum("nrs,nrs->nr", means, means)
     exponents += 2.0 * conditionals.log_constants
     # Squares were subtracted from each other, and an inverse was not the best way to whiten.
@@ -364,8 +364,8 @@ class MixtureStep:
     problem: MixtureProblem
     m_step: str
     tol: float
-    revive: Callable[[MixtureState], MixtureState | None] | None = None  # when EM stands still
-    n_revivals: int = 0  # left
+    exchange: Callable[[MixtureState], MixtureState | None] | None = None  # when EM stands still
+    n_exchanges: int = 0  # left
     dampings: Floats | None = None  # (K,)
     n_still: int = 0  # iterations that gained little
 
@@ -374,13 +374,13 @@ class MixtureStep:
         trial = self._step(state)
         gain = 0.0 if trial is None else trial.lower_bound - state.lower_bound
         self.n_still = self.n_still + 1 if gain < self.tol else 0
-        if (trial is None or self.n_still >= PATIENCE) and self.n_revivals > 0:
-            self.n_revivals -= 1
-            assert self.revive is not None
-            revived = self.revive(trial or state)
-            if revived is not None:
+        if (trial is None or self.n_still >= PATIENCE) and self.n_exchanges > 0:
+            self.n_exchanges -= 1
+            assert self.exchange is not None
+            exchanged = self.exchange(trial or state)
+            if exchanged is not None:
                 self.dampings, self.n_still = None, 0
-                return revived
+                return exchanged
         return trial
 
     def _step(self, state: MixtureState) -> MixtureState | None:

@@ -36,13 +36,12 @@ class ExactDensity(ExactConditioning):
 
     @contextmanager
     def _unchanged_by_failure(self) -> Iterator[None]:
-        """Put the fitted attributes back if a fit fails half-way."""
-        before = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        """Put all attributes back if a fit fails or is interrupted half-way."""
+        before = dict(vars(self))
         try:
             yield
         except BaseException:
-            for name in [name for name in vars(self) if name.endswith("_")]:
-                del self.__dict__[name]
+            self.__dict__.clear()
             self.__dict__.update(before)
             raise
 

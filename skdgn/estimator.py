@@ -32,7 +32,7 @@ from skdgn._network import ACTIVATIONS, Activation, Floats, Network
 from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
 from skdgn._priors import PRIORS
-from skdgn._progress import ProgressPrinter
+from skdgn._progress import IterationPrinter, describe_interrupt
 from skdgn._random import draw_seed
 from skdgn._rows import value_ranges
 from skdgn._running import Running
@@ -125,7 +125,10 @@ class PiecewiseAffineDGN(
         Seed of the starting values, and of draws that are given none: an integer gives the same
         fit each time.
     verbose : int, default=0
-        1 shows a progress bar, 2 prints a line for every iteration.
+        1 shows what is being done, how far it is, and since when: a progress bar for fits, a count
+        of samples for other methods that take longer than seconds.  2 prints a line for every
+        iteration and whatever comes before the first.  0 is silent, but for a warning of the logger
+        ``"skdgn"`` (see `logging`) if a fit will be long.
 
     Attributes
     ----------
@@ -305,7 +308,9 @@ class PiecewiseAffineDGN(
         in double precision) is read in batches at every iteration, from disk if it is a
         `numpy.memmap`, and never copied.
 
-        A fit that is interrupted (Ctrl-C) keeps the best parameters so far, with a warning.
+        A fit that is interrupted (Ctrl-C) keeps the best parameters so far, if there are any, and
+        lets the interrupt through: it ends a loop of fits, or a search, as well.  If no iteration
+        was done by then, ``lower_bound_`` is that of the samples on which starts are compared.
 
         Examples
         --------
@@ -319,15 +324,10 @@ class PiecewiseAffineDGN(
         True
         """
         result = self._fit(X, sample_weight)
-        # One level for scikit-learn's wrapper of `fit`, one for this method.
         if result.interrupted:
-            warnings.warn(
-                f"The fit was interrupted after {self.n_iter_} iterations; "
-                "the best parameters so far were kept.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        elif not result.converged and not result.stopped:
+            raise KeyboardInterrupt(describe_interrupt(self.n_iter_))
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        if not result.converged and not result.stopped:
             warnings.warn(
                 f"EM did not converge within max_iter={self.max_iter} iterations. "
                 "Increase max_iter or tol, or call fit again with warm_start=True.",
@@ -364,7 +364,8 @@ class PiecewiseAffineDGN(
         a first chunk.  Every other one adds its statistics to running ones, in which older chunks
         count less and less, and makes one step.  Chunks should not differ systematically: shuffle
         a table before it is cut.  ``lower_bound_`` and ``lower_bounds_`` are those of the last
-        chunk, which may be less likely than the one before; ``n_iter_`` counts the steps.
+        chunk, which may be less likely than the one before; ``n_iter_`` counts the steps.  An
+        interrupt (Ctrl-C) leaves the estimator as it was.
 
         References
         ----------
@@ -382,7 +383,9 @@ class PiecewiseAffineDGN(
         2
         """
         if not hasattr(self, "coefs_"):
-            self._fit(X, sample_weight)
+            with self._unchanged_by_failure():
+                if self._fit(X, sample_weight).interrupted:
+                    raise KeyboardInterrupt
             return self
         with self._unchanged_by_failure():
             settings = self._settings()
@@ -420,7 +423,8 @@ class PiecewiseAffineDGN(
                 self, n_runs, settings.max_iter, X, sample_weight, attributes_of_result
             )
             objective = "log-likelihood" if self.weight_prior is None else "log-posterior"
-            with ProgressPrinter(self.verbose, n_runs, settings.max_iter, objective) as printer:
+            with settings.workers.reporter as reporter:
+                printer = IterationPrinter(reporter, n_runs, settings.max_iter, objective)
 
                 def watch(iteration: Iteration) -> bool:
                     printer(iteration)

@@ -40,10 +40,9 @@ _MOST_SAMPLES = 8000
 _ROUNDS = ((4, 4), (2, 8))
 # Iterations of two networks that may take the place of one.
 _SPLIT_ITERATIONS = 12
-# How many networks are split, and how many pairs merged, to find an exchange; how many exchanges.
+# How many networks are split, and how many pairs merged, to find an exchange.
 _MOST_SPLITS = 2
 _MOST_MERGES = 2
-_MOST_EXCHANGES = 3
 # Samples of which a network has less than this are left to others.
 _SMALLEST_SHARE = 1e-3
 # A curve through fewer samples is not worth looking for.
@@ -53,24 +52,13 @@ _SMALLEST_VARIANCE = 1e-4
 
 
 @dataclass(frozen=True)
-class Revival:
+class Search:
     """Improves a mixture where EM cannot."""
 
     problem: MixtureProblem
     m_step: str
     tol: float
     generator: np.random.Generator
-
-    def __call__(self, state: MixtureState) -> MixtureState | None:
-        """Return a state that is better by more than an iteration must gain, or None."""
-        better = state
-        for _ in range(_MOST_EXCHANGES if len(state.networks) > 2 else 0):
-            exchanged = self.exchange(better)
-            if exchanged is None:
-                break
-            better = exchanged
-        better = self.restart(better) or better
-        return better if better.lower_bound > state.lower_bound + self.tol else None
 
     def restart(self, state: MixtureState) -> MixtureState | None:
         """Fit every network again to its own samples; exchange those that gain."""
@@ -126,13 +114,13 @@ class _Replacement:
 class _Trials:
     """Fits to the samples of some of a mixture's networks."""
 
-    def __init__(self, revival: Revival, state: MixtureState) -> None:
-        self.revival, self.state = revival, state
-        problem = revival.problem.network
+    def __init__(self, search: Search, state: MixtureState) -> None:
+        self.search, self.state = search, state
+        problem = search.problem.network
         rows, weights = problem.rows, problem.row_weights
         if isinstance(rows, ScaledRows) or len(rows) > _MOST_SAMPLES:
             n_samples = min(_MOST_SAMPLES, len(rows))
-            rows, weights = sample_rows(rows, weights, n_samples, revival.generator)
+            rows, weights = sample_rows(rows, weights, n_samples, search.generator)
             # As heavy as all samples together: a prior keeps its share.
             weights = weights * (problem.row_weights.sum() / weights.sum())
         self.samples, self.weights = read(rows), weights
@@ -163,7 +151,7 @@ class _Trials:
                 gains.append(-np.inf)
                 continue
             halves = self._halves(members)
-            noise = self.revival.problem.noise_prior.covariance
+            noise = self.search.problem.noise_prior.covariance
             gain = 0.0
             for half in halves:
                 samples = self.completed[half]
@@ -184,7 +172,7 @@ class _Trials:
 
     def _problem(self, shares: Floats) -> MixtureProblem:
         chosen = np.flatnonzero(shares * self.weights > _SMALLEST_SHARE)
-        problem = self.revival.problem
+        problem = self.search.problem
         own = replace(
             problem.network,
             rows=self.samples[chosen],
@@ -248,15 +236,15 @@ class _Trials:
         return max(states, key=lambda state: state.lower_bound).models[0]
 
     def _climb(self, problem: MixtureProblem, state: MixtureState, iterations: int) -> MixtureState:
-        step = MixtureStep(problem, self.revival.m_step, self.revival.tol)
-        improved: MixtureState = climb(step, state, iterations, self.revival.tol).state
+        step = MixtureStep(problem, self.search.m_step, self.search.tol)
+        improved: MixtureState = climb(step, state, iterations, self.search.tol).state
         return improved
 
     def _start(
         self, members: NDArray[np.intp], like: Network, method: str
     ) -> tuple[Network, Noise]:
         """Lead a network through samples, measured in units of their own."""
-        samples, problem = self.completed[members], self.revival.problem.network
+        samples, problem = self.completed[members], self.search.problem.network
         center, deviations = samples.mean(axis=0), samples.std(axis=0)
         deviations = np.where(deviations > 0.0, deviations, 1.0)
         start = starting_network(
@@ -265,7 +253,7 @@ class _Trials:
             like.hidden_layer_sizes,
             like.activation,
             method,
-            self.revival.generator,
+            self.search.generator,
         )
         network = replace(
             start.network,
