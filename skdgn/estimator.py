@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._attributes import attributes_of_model, attributes_of_result
 from skdgn._checks import (
-    check_continuation,
     check_hidden_layer_sizes,
     check_observed,
     check_prior_scale,
@@ -472,11 +471,7 @@ class PiecewiseAffineDGN(
             if self.weight_prior is not None:
                 check_prior_scale(float(self.prior_scale), ranges, names)
         if continuation is not None:
-            nothing = np.full((1, self.n_features_in_), np.nan)
-            features = np.arange(self.n_features_in_)
-            prior = self._fitted_model().feature_distributions(nothing, features)
-            mean, deviations = prior.mean[0], np.sqrt(prior.variance[0])
-            check_continuation(ranges, mean, deviations, continuation, names, sets_units)
+            self._check_continuation(ranges, continuation, names, sets_units)
 
     def _settings(self) -> Settings:
         """Check what scikit-learn's constraints leave open."""
