@@ -9,6 +9,7 @@ where they can be; the others are visited, large bounds first, unless the bound 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -46,6 +47,10 @@ LOG_SMALLEST_ESTIMATE = math.log(3e-2)
 ROUNDING = 1e-14
 # Space for so many visits per row is made at first.
 USUAL_VISITS = 16
+# A kernel cannot be interrupted.  So it is given space for so many visits at first, and for more as
+# long as it takes fewer seconds than this.
+_FIRST_VISITS = 1024
+_SECONDS_AT_A_TIME = 0.1
 
 # Sums over features may be added up in any order, and with fused operations: twice as fast.
 sum_kernel: Callable[[Callable[..., Any]], Any] = numba.njit(
@@ -126,18 +131,21 @@ def collect_visits(
     log_density, log_density_error = np.empty(n_rows), np.empty(n_rows)
     start = np.zeros(n_rows + 1, dtype=np.intp)
     chunks: list[tuple[Any, ...]] = []
-    n_done = 0
+    n_done, most_visits = 0, _FIRST_VISITS
     while n_done < n_rows or not chunks:
         # The number of visits is not known: when these arrays are full, go on in new ones.
-        capacity = (USUAL_VISITS << len(chunks)) * (n_rows - n_done) + n_regions
+        n_expected = (USUAL_VISITS << len(chunks)) * (n_rows - n_done)
+        capacity = min(n_expected, most_visits) + n_regions
         chunk = (
             np.empty(capacity, dtype=np.intp),
             np.empty(capacity),
             np.empty((capacity, n_components)),
             np.empty((capacity, n_components, n_components)),
         )
-        n_before = n_done
+        n_before, began = n_done, time.perf_counter()
         n_done = visit(n_before, Visits(log_density, start, *chunk, log_density_error))
+        if time.perf_counter() - began < _SECONDS_AT_A_TIME:
+            most_visits *= 4
         n_visits = start[n_done] - start[n_before]
         chunks.append(tuple(array[:n_visits] for array in chunk))
     regions, responsibilities, means, covariances = (
