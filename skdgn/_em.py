@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from skdgn._batches import Workers
 from skdgn._maximization import GaussNewtonSystem, linearize, maximize_noise, step_network
@@ -29,9 +30,9 @@ DAMPING_INCREASE = 6.0
 _MOST_SHORTENINGS = 8
 # Steps grow bolder only while they gain so many times the tolerance. What the data barely determine
 # is where little is left to gain, and bold steps there fit the noise of the rows.
-_WORTHWHILE = 10.0
+WORTHWHILE = 10.0
 # The likelihood must stand still for this many iterations before EM stops: one may be unlucky.
-_PATIENCE = 2
+PATIENCE = 2
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class JointStep:
             for _ in range(_MOST_SHORTENINGS):
                 trial = self.problem.attempt(state, propose(self.damping))
                 if trial is not None:
-                    if trial.lower_bound - state.lower_bound > _WORTHWHILE * self.tol:
+                    if trial.lower_bound - state.lower_bound > WORTHWHILE * self.tol:
                         self.damping = max(DAMPING_DECREASE * self.damping, SMALLEST_DAMPING)
                     return trial
                 self.damping = min(DAMPING_INCREASE * self.damping, LARGEST_DAMPING)
@@ -181,7 +182,7 @@ STEPS: dict[str, Callable[[Problem, float], Callable[[State], State | None]]] = 
 class Progress:
     """How far EM has come; the state is the best so far at any time."""
 
-    state: State
+    state: Any  # of one network, or of a mixture: what has a lower bound
     lower_bounds: list[float] = field(default_factory=list)
     converged: bool = False
     stopped: bool = False  # by whoever watched
@@ -204,8 +205,18 @@ def run_em(
 
     ``watch`` is called after every iteration, and stops the run if it returns True.
     """
+    return climb(STEPS[m_step](problem, tol), start, max_iter, tol, watch)
+
+
+def climb(
+    step: Callable[[Any], Any],
+    start: Any,
+    max_iter: int,
+    tol: float,
+    watch: Callable[[Progress], bool] = lambda progress: False,
+) -> Progress:
+    """Repeat a step, which returns a state that is no worse, or None, until it gains little."""
     progress = Progress(start)
-    step = STEPS[m_step](problem, tol)
     still = 0
     try:
         for _ in range(max_iter):
@@ -220,7 +231,7 @@ def run_em(
                 progress.state = trial
                 progress.lower_bounds.append(trial.lower_bound)
                 still = still + 1 if trial.lower_bound - before < tol else 0
-                progress.converged = still >= _PATIENCE
+                progress.converged = still >= PATIENCE
             progress.stopped = watch(progress)
             if progress.converged or progress.stopped:
                 break

@@ -24,11 +24,14 @@ from skdgn._partition import TooManyRegionsError
 from skdgn._priors import WeightPrior
 from skdgn._rows import (
     PASS_BYTES,
+    OrderedColumns,
+    Rows,
     ScaledRows,
     Table,
     fits_into,
     merge_duplicates,
     observed_weights,
+    order_columns,
     sample_rows,
 )
 from skdgn._running import Running
@@ -76,7 +79,7 @@ class Scaling:
     @classmethod
     def of(
         cls,
-        rows: NDArray[Any],
+        rows: Rows,
         row_weights: Floats,
         covariance_type: str,
         workers: Workers | None = None,
@@ -103,14 +106,12 @@ class Scaling:
         constant = variances <= (8.0 * np.finfo(float).eps * np.abs(center)) ** 2
         return cls(center, np.where(constant, 1.0, np.sqrt(variances)))
 
-    def log_volume(
-        self, rows: NDArray[Any], row_weights: Floats, workers: Workers | None = None
-    ) -> float:
+    def log_volume(self, rows: Rows, row_weights: Floats, workers: Workers | None = None) -> float:
         """What scaling adds to the mean log density: every observed entry counts."""
         totals = observed_weights(rows, row_weights, workers or Workers())
         return float(totals @ np.log(self.deviations) / row_weights.sum())
 
-    def apply(self, rows: NDArray[Any]) -> ScaledRows:
+    def apply(self, rows: Rows) -> ScaledRows:
         """Scale rows as they are read."""
         return ScaledRows(rows, self.center, self.deviations)
 
@@ -151,6 +152,16 @@ class FitResult:
     bound_by_ties: NDArray[np.bool_]  # (D,): features whose noise is as small as ties allow
     running: Running  # for more rows to come
 
+    def take_features(self, features: NDArray[np.intp]) -> FitResult:
+        """Return the result for these features, in this order."""
+        return replace(
+            self,
+            network=self.network.take_features(features),
+            noise=self.noise.restrict(features),
+            bound_by_ties=self.bound_by_ties[features],
+            running=self.running.take_features(features),
+        )
+
 
 @dataclass(frozen=True)
 class Iteration:
@@ -162,7 +173,7 @@ class Iteration:
     change: float
     n_regions: int
     converged: bool
-    result: Callable[[], FitResult]  # as if the fit had ended here
+    result: Callable[[], Any]  # as if the fit had ended here
 
 
 def fit_network(
@@ -185,16 +196,24 @@ def fit_network(
     in_memory = fits_into(workers.memory, rows)
     if in_memory:
         rows, row_weights = merge_duplicates(read(rows), row_weights)
-    scaling = Scaling.of(rows, row_weights, settings.covariance_type, workers)
-    table: Table = scaling.apply(rows)
+    # Chance must not depend on the order of the columns, which is anybody's choice.
+    scaled = Scaling.of(rows, row_weights, settings.covariance_type, workers).apply(rows)
+    order = order_columns(scaled, row_weights, workers)
+    columns: Rows = OrderedColumns(rows, order)
+    if in_memory:
+        columns, row_weights = merge_duplicates(read(columns), row_weights)
+    if warm_start is not None:
+        warm_start = warm_start[0].take_features(order), warm_start[1].restrict(order)
+    scaling = Scaling.of(columns, row_weights, settings.covariance_type, workers)
+    table: Table = scaling.apply(columns)
     if in_memory:
         table = read(table)
     floors = find_floors(table, row_weights, settings)
     problem = pose_problem(table, row_weights, floors, scaling, settings)
-    log_volume = scaling.log_volume(rows, row_weights, workers)
+    log_volume = scaling.log_volume(columns, row_weights, workers)
 
     def result(progress: Progress) -> FitResult:
-        return FitResult(
+        found = FitResult(
             *restore_parameters(problem, scaling, progress.state),
             progress.state.lower_bound - log_volume,
             np.array(progress.lower_bounds) - log_volume,
@@ -211,6 +230,7 @@ def fit_network(
                 FIRST_DAMPING,
             ),
         )
+        return found.take_features(np.argsort(order))
 
     def tell(run: int, progress: Progress) -> bool:
         bounds = progress.lower_bounds
@@ -266,7 +286,7 @@ def find_floors(rows: Table, row_weights: Floats, settings: Settings) -> Floats:
     if isinstance(rows, ScaledRows):
         # Always the same sample: how values are recorded is not a matter of the seed.
         rows, _ = sample_rows(rows, row_weights, _TRIAL_ROWS, np.random.default_rng(0))
-    return np.maximum(warranted_variances(rows, n_rows), settings.reg_covar)
+    return np.maximum(warranted_variances(read(rows), n_rows), settings.reg_covar)
 
 
 def pose_problem(

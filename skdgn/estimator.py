@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -13,14 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted
 
 from skdgn._attributes import attributes_of_model, attributes_of_result
-from skdgn._checks import check_hidden_layer_sizes, check_observed, check_sizes
+from skdgn._checks import (
+    check_continuation,
+    check_hidden_layer_sizes,
+    check_observed,
+    check_prior_scale,
+    check_sizes,
+    check_spreads,
+)
 from skdgn._construction import KnownNetworks
 from skdgn._documentation import DocumentedMixin
 from skdgn._em import STEPS
@@ -32,17 +34,27 @@ from skdgn._partition import Partition
 from skdgn._priors import PRIORS
 from skdgn._progress import ProgressPrinter
 from skdgn._random import draw_seed
+from skdgn._rows import value_ranges
 from skdgn._running import Running
 from skdgn._stepwise import take_step
+from skdgn._validation import check_weights, validate_rows
+from skdgn._versions import VersionedMixin
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
-from skdgn.conditioning import ExactConditioning
+from skdgn.density import ExactDensity
+from skdgn.inference import LatentInference
 
 # So many features are named in a warning.
 _MOST_NAMES = 5
 
 
 class PiecewiseAffineDGN(
-    DocumentedMixin, KnownNetworks, CallbackSupportMixin, ExactConditioning, BaseEstimator
+    DocumentedMixin,
+    VersionedMixin,
+    KnownNetworks,
+    CallbackSupportMixin,
+    LatentInference,
+    ExactDensity,
+    BaseEstimator,
 ):
     """Deep generative network with an exact density.
 
@@ -61,10 +73,10 @@ class PiecewiseAffineDGN(
         Number of latent dimensions: one draws a curve through the rows, two a sheet.  The number
         of regions grows with every one of them: one or two are comfortable, three are for small
         networks.  Begin with one, and compare by `score` on rows that were held out.
-    hidden_layer_sizes : tuple of int, default=(16,)
-        Widths of the hidden layers; ``()`` is the linear model (probabilistic PCA, factor
-        analysis).  More units bend the curve more often: choose by `bic`, or by `score` on rows
-        that were held out.
+    hidden_layer_sizes : tuple of int or int, default=(16,)
+        Widths of the hidden layers; 8 means ``(8,)``, and ``()`` is the linear model (probabilistic
+        PCA, factor analysis).  More units bend the curve more often: choose by `bic`, or by `score`
+        on rows that were held out.
     activation : {"relu", "leaky_relu", "abs"}, default="leaky_relu"
         Activation of the hidden units.  Units of ``"relu"`` may become constant and be lost;
         ``"abs"`` folds latent space at each of its borders.
@@ -197,7 +209,7 @@ class PiecewiseAffineDGN(
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "hidden_layer_sizes": [tuple, list],
+        "hidden_layer_sizes": [tuple, list, Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "negative_slope": [Interval(Real, None, None, closed="neither")],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
@@ -233,7 +245,7 @@ class PiecewiseAffineDGN(
         self,
         n_components: int = 1,
         *,
-        hidden_layer_sizes: Sequence[int] = (16,),
+        hidden_layer_sizes: int | Sequence[int] = (16,),
         activation: str = "leaky_relu",
         negative_slope: float = 0.1,
         covariance_type: str = "diag",
@@ -323,14 +335,7 @@ class PiecewiseAffineDGN(
                 stacklevel=3,
             )
         if result.bound_by_ties.any():
-            names = [str(self._column_names()[j]) for j in np.flatnonzero(result.bound_by_ties)]
-            warnings.warn(
-                f"The noise of {_enumerate('feature', names)} is as small as tied values allow "
-                "(see Notes of PiecewiseAffineDGN): how high the density is there is set by that "
-                "floor. Compare such densities with each other only.",
-                UserWarning,
-                stacklevel=3,
-            )
+            warnings.warn(self._describe_ties(result.bound_by_ties), UserWarning, stacklevel=3)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -383,8 +388,8 @@ class PiecewiseAffineDGN(
             settings = self._settings()
             network, noise = self._last_parameters(settings, "partial_fit")
             rows = self._validate_rows(X)
-            row_weights = _check_weights(sample_weight, rows)
-            check_sizes(rows, row_weights, self._column_names())
+            row_weights = check_weights(sample_weight, rows)
+            self._check_scales(rows, row_weights, "partial_fit", self._running is None)
             running = None if self._running is None else Running.from_state(self._running)
             if running is None:
                 self._check_observed(rows, row_weights)
@@ -405,17 +410,10 @@ class PiecewiseAffineDGN(
             warm_start = None
             if self.warm_start and hasattr(self, "coefs_"):
                 warm_start = self._last_parameters(settings, "warm_start=True")
-            rows = validate_data(
-                self,
-                X,
-                reset=warm_start is None,
-                dtype=[np.float64, np.float32],
-                ensure_min_samples=2,
-                ensure_all_finite="allow-nan",
-            )
-            row_weights = _check_weights(sample_weight, rows)
+            rows = validate_rows(self, X, reset=warm_start is None, min_samples=2)
+            row_weights = check_weights(sample_weight, rows)
             self._check_observed(rows, row_weights)
-            check_sizes(rows, row_weights, self._column_names())
+            self._check_scales(rows, row_weights, "warm_start=True" if warm_start else None)
             seed = draw_seed(self.random_state)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
@@ -439,13 +437,42 @@ class PiecewiseAffineDGN(
         """Names of the features, or their numbers."""
         return list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
 
+    def _describe_ties(self, bound_by_ties: NDArray[np.bool_]) -> str:
+        """Say that the noise of some features (D,) is at its floor."""
+        names = [str(self._column_names()[j]) for j in np.flatnonzero(bound_by_ties)]
+        return (
+            f"The noise of {_enumerate('feature', names)} is as small as tied values allow "
+            "(see Notes of PiecewiseAffineDGN): how high the density is there is set by that "
+            "floor. Compare such densities with each other only."
+        )
+
     def _check_observed(self, rows: NDArray[Any], row_weights: Floats) -> None:
         check_observed(rows, row_weights, self._column_names(), self._workers())
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
+    def _check_scales(
+        self,
+        rows: NDArray[Any],
+        row_weights: Floats,
+        continuation: str | None,
+        sets_units: bool = True,
+    ) -> None:
+        """Refuse values of which a fit cannot compute squares, or that its model is far from.
+
+        ``continuation`` says why it goes on from a model, if it does; ``sets_units`` whether these
+        samples are the first.
+        """
+        ranges, names = value_ranges(rows, row_weights), self._column_names()
+        check_sizes(ranges, names)
+        if sets_units:
+            check_spreads(ranges, self.covariance_type, float(self.reg_covar), names)
+            if self.weight_prior is not None:
+                check_prior_scale(float(self.prior_scale), ranges, names)
+        if continuation is not None:
+            nothing = np.full((1, self.n_features_in_), np.nan)
+            features = np.arange(self.n_features_in_)
+            prior = self._fitted_model().feature_distributions(nothing, features)
+            mean, deviations = prior.mean[0], np.sqrt(prior.variance[0])
+            check_continuation(ranges, mean, deviations, continuation, names, sets_units)
 
     def _settings(self) -> Settings:
         """Check what scikit-learn's constraints leave open."""
@@ -480,18 +507,6 @@ class PiecewiseAffineDGN(
                 )
         return model.network, model.noise
 
-    @contextmanager
-    def _unchanged_by_failure(self) -> Iterator[None]:
-        """Put the fitted attributes back if a fit fails half-way."""
-        before = {name: value for name, value in vars(self).items() if name.endswith("_")}
-        try:
-            yield
-        except BaseException:
-            for name in [name for name in vars(self) if name.endswith("_")]:
-                del self.__dict__[name]
-            self.__dict__.update(before)
-            raise
-
     def _fitted_model(self) -> Model:
         check_is_fitted(self)
         if not hasattr(self, "_model"):
@@ -524,15 +539,3 @@ def _enumerate(noun: str, names: list[str]) -> str:
     listed = ", ".join(names[:_MOST_NAMES])
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return f"{noun}{'s' if len(names) > 1 else ''} {listed}{more}"
-
-
-def _check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
-    """Check the weights of rows; None gives ones that take no memory."""
-    if sample_weight is None:
-        return np.broadcast_to(np.float64(1.0), (len(rows),))
-    weights: Floats = _check_sample_weight(
-        sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-    )
-    if not weights.sum() > 0:
-        raise ValueError("sample_weight must have a positive sum, got only zeros.")
-    return weights

@@ -9,15 +9,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, _fit_context, clone
 from sklearn.impute import MissingIndicator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from skdgn._delegation import DelegatingMixin
 from skdgn._documentation import DocumentedMixin
+from skdgn._validation import validate_rows
+from skdgn._versions import VersionedMixin
+from skdgn.density import ExactDensity
 from skdgn.estimator import PiecewiseAffineDGN
 
 
 class DGNImputer(
-    DelegatingMixin, DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
+    DelegatingMixin,
+    DocumentedMixin,
+    VersionedMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     """Imputation by the exact conditional mean of a deep generative network.
 
@@ -25,7 +33,7 @@ class DGNImputer(
 
     Parameters
     ----------
-    estimator : PiecewiseAffineDGN, default=None
+    estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
         The model to be fitted to the rows, holes included; None is ``PiecewiseAffineDGN()``.
     add_indicator : bool, default=False
         Whether to append a column of zeros and ones for each feature that had missing values in
@@ -39,7 +47,7 @@ class DGNImputer(
 
     Attributes
     ----------
-    estimator_ : PiecewiseAffineDGN
+    estimator_ : estimator
         The fitted model.
     indicator_ : MissingIndicator or None
         Fitted if ``add_indicator`` is set.
@@ -67,7 +75,7 @@ class DGNImputer(
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "estimator": [PiecewiseAffineDGN, None],
+        "estimator": [ExactDensity, None],
         "add_indicator": ["boolean"],
         "random_state": ["random_state", np.random.Generator],
         "n_jobs": [Integral, None],
@@ -76,7 +84,7 @@ class DGNImputer(
 
     def __init__(
         self,
-        estimator: PiecewiseAffineDGN | None = None,
+        estimator: ExactDensity | None = None,
         add_indicator: bool = False,
         *,
         random_state: Any = None,
@@ -157,21 +165,14 @@ class DGNImputer(
         chosen = np.flatnonzero(np.isnan(rows).any(axis=1))
         if chosen.size > 0:
             means = model.impute(rows[chosen], self.estimator_._workers())
+            self.estimator_._refuse_unknown(rows[chosen], np.isnan(means).any(axis=1), chosen)
             filled[chosen] = np.where(np.isnan(rows[chosen]), means, rows[chosen])
         if self.indicator_ is None:
             return filled
         return np.concatenate([filled, self.indicator_.transform(rows)], axis=1, dtype=filled.dtype)
 
     def _validate(self, X: ArrayLike, reset: bool) -> NDArray[Any]:
-        rows: NDArray[Any] = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=2 if reset else 1,
-            ensure_all_finite="allow-nan",
-        )
-        return rows
+        return validate_rows(self, X, reset=reset, min_samples=2 if reset else 1)
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Get the names of the columns of `transform`.

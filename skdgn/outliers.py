@@ -18,6 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdgn._delegation import DelegatingMixin
 from skdgn._documentation import DocumentedMixin
 from skdgn._network import Floats
+from skdgn._validation import fill_masked
+from skdgn._versions import VersionedMixin
 from skdgn.estimator import PiecewiseAffineDGN
 
 # So many samples that were held out tell a threshold to about 1 %: large tables need no more folds.
@@ -28,7 +30,9 @@ _FEWEST_SAMPLES = 10
 _STANDARD_ERRORS = 2.0
 
 
-class DGNOutlierDetector(DelegatingMixin, DocumentedMixin, OutlierMixin, BaseEstimator):
+class DGNOutlierDetector(
+    DelegatingMixin, DocumentedMixin, VersionedMixin, OutlierMixin, BaseEstimator
+):
     """Detect outliers by their exact density under a deep generative network.
 
     Parameters
@@ -122,13 +126,17 @@ class DGNOutlierDetector(DelegatingMixin, DocumentedMixin, OutlierMixin, BaseEst
     def _template(self) -> Any:
         return PiecewiseAffineDGN() if self.estimator is None else self.estimator
 
-    def _validate(self, X: ArrayLike, reset: bool) -> NDArray[Any]:
-        """Check number and names of the features; the estimator checks the values."""
+    def _validate(self, X: Any, reset: bool) -> tuple[Any, NDArray[Any]]:
+        """Check number and names of the features; the estimator checks the values.
+
+        Frames are returned as they are, other tables as arrays; and an array of either.
+        """
+        X = fill_masked(X)
         allow_nan = get_tags(self._template()).input_tags.allow_nan
         rows: NDArray[Any] = validate_data(
             self, X, reset=reset, ensure_all_finite="allow-nan" if allow_nan else True
         )
-        return rows
+        return X if hasattr(X, "columns") else rows, rows
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: None = None) -> Self:
@@ -155,11 +163,11 @@ class DGNOutlierDetector(DelegatingMixin, DocumentedMixin, OutlierMixin, BaseEst
         >>> int((detector.score_samples(X) < detector.offset_).sum())  # a fifth of the samples
         1
         """
-        rows = self._validate(X, reset=True)
-        estimator = self._configure(clone(self._template())).fit(X)
-        offset = np.quantile(estimator.score_samples(X), self.contamination)
+        table, rows = self._validate(X, reset=True)
+        estimator = self._configure(clone(self._template())).fit(table)
+        offset = np.quantile(estimator.score_samples(table), self.contamination)
         if self.cv is not None and rows.nbytes <= 2.0**20 * get_config()["working_memory"]:
-            unseen = self._score_unseen(X if hasattr(X, "columns") else rows, rows, self.cv)
+            unseen = self._score_unseen(table, rows, self.cv)
             if _is_too_high(offset, unseen, self.contamination):
                 offset = np.quantile(unseen, self.contamination)
         self.estimator_, self.offset_ = estimator, float(offset)
@@ -212,8 +220,8 @@ class DGNOutlierDetector(DelegatingMixin, DocumentedMixin, OutlierMixin, BaseEst
         True
         """
         check_is_fitted(self)
-        self._validate(X, reset=False)
-        return np.asarray(self.estimator_.score_samples(X), dtype=np.float64)
+        table, _ = self._validate(X, reset=False)
+        return np.asarray(self.estimator_.score_samples(table), dtype=np.float64)
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Compute by how much the log density of each sample exceeds the threshold.
