@@ -290,7 +290,7 @@ class PiecewiseAffineDGN(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing; every column needs a value.
+            NaN where a value is missing, or masked; every column needs a value.
         y : None
             Ignored, present for scikit-learn's conventions.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -303,10 +303,10 @@ class PiecewiseAffineDGN(
 
         Notes
         -----
-        The order of the rows does not matter, beyond rounding.  A table that cannot be sorted in
-        the ``working_memory`` of scikit-learn's configuration (it takes about eight times its size
-        in double precision) is read in batches at every iteration, from disk if it is a
-        `numpy.memmap`, and never copied.
+        Neither the order of the samples nor that of the features matters, beyond rounding.  A table
+        that cannot be sorted in the ``working_memory`` of scikit-learn's configuration (it takes
+        about eight times its size in double precision) is read in batches at every iteration, from
+        disk if it is a `numpy.memmap`, and never copied.
 
         A fit that is interrupted (Ctrl-C) keeps the best parameters so far, if there are any, and
         lets the interrupt through: it ends a loop of fits, or a search, as well.  If no iteration
