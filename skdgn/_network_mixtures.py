@@ -50,6 +50,8 @@ Result = TypeVar("Result")
 _MOST_SHORTENINGS = 4
 # A network whose samples weigh less than this has nothing to learn from.
 _SMALLEST_WEIGHT = 1e-10
+# By so much may bounds exceed densities before samples are looked at again.
+_BOUND_EXCESS = 4.0
 # Relative error, with a large margin, of squares that only tell what does not matter.
 _ROUNDING = 1e-6
 
@@ -154,7 +156,7 @@ class NetworkVisits:
             self._visit(network, samples, complete=False)
 
     def _visit_complete(self, samples: Integers) -> None:
-        """Visit the most promising network first, and then those that may matter beside it."""
+        """Visit the networks whose bounds are not below rounding of the density."""
         if samples.size == 0:
             return
         table = self.samples[samples]
@@ -162,13 +164,14 @@ class NetworkVisits:
             [log_density_bounds(model.visitor, table) for model in self.models], axis=1
         )
         bounds += self.log_weights
-        first = bounds.argmax(axis=1)
+        near = bounds >= bounds.max(axis=1, keepdims=True) - NEGLIGIBLE - _BOUND_EXCESS
         for network in range(len(self.models)):
-            self._visit(network, samples[first == network], complete=True)
-        known = self.log_joint[samples, first]
-        for network in range(len(self.models)):
-            matters = (first != network) & (bounds[:, network] >= known - NEGLIGIBLE)
-            self._visit(network, samples[matters], complete=True)
+            self._visit(network, samples[near[:, network]], complete=True)
+        # Where the largest bound exceeded the density by more, others matter as well.
+        known = self.log_joint[samples].max(axis=1, keepdims=True)
+        late = ~near & (bounds >= known - NEGLIGIBLE)
+        for network in map(int, np.flatnonzero(late.any(axis=0))):
+            self._visit(network, samples[late[:, network]], complete=True)
 
     @property
     def responsibilities(self) -> Floats:
@@ -196,7 +199,8 @@ def log_density_bounds(visitor: Visitor, samples: Floats) -> Floats:
     projections = conditionals.projections.reshape(n_regions * n_components, -1)
     centers = np.einsum("rsd,rd->rs", conditionals.projections, conditionals.offsets)
     means = (whitened @ projections.T).reshape(-1, n_regions, n_components) - centers
-    exponents += np.einsum("nrs,nrs->nr", means, means)
+    means *= means
+    exponents += means.sum(axis=2) if n_components > 1 else means[:, :, 0]
     exponents += 2.0 * conditionals.log_constants
     # Squares were subtracted from each other, and an inverse was not the best way to whiten.
     rounding = _ROUNDING * (squares + offsets.max())
