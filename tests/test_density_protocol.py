@@ -24,7 +24,7 @@ from skdgn.density import ExactDensity, check_density
 LINE = PiecewiseAffineDGN(hidden_layer_sizes=(), tol=0.01)
 DENSITIES = {
     "network": LINE,
-    "mixture": DGNMixture(LINE, n_networks=2, n_restarts=0, tol=0.01),
+    "mixture": DGNMixture(LINE, n_networks=2, tol=0.01),
     "ensemble": DGNEnsemble(LINE, n_estimators=2),
 }
 
