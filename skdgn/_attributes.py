@@ -37,5 +37,4 @@ def attributes_of_result(result: FitResult) -> dict[str, Any]:
         "lower_bounds_": result.lower_bounds,
         "lower_bound_": result.lower_bound,
         "_running": result.running.to_state(),
-        "_interrupted": result.interrupted,
     }

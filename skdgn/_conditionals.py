@@ -2,12 +2,15 @@
 
 In units of the noise (tildes: multiplied by the inverse noise factor), on region r:
 
-    C_r     = (I + A~' A~)^-1 = F F'             conditional covariance
-    y_r(x)  = F' A~' (x~ - b~)                    conditional mean in coordinates z = F y
-    log evidence = log_constant_r - (|x~ - b~ - A~ m|^2 + |m|^2) / 2     with m = F y_r(x)
+    [A~; I] = Q T,  Q = [P'; F]                   orthonormal columns, an upper triangle T
+    C_r     = (I + A~' A~)^-1 = F F'              conditional covariance, F = T^-1
+    y_r(x)  = P (x~ - b~)                         conditional mean in coordinates z = F y
+    log evidence = log_constant_r - (|x~ - b~ - P' y|^2 + |F y|^2) / 2
 
 The D x D matrix N + A A' never appears.  The quadratic form is taken from the residual: a
-difference of squares loses all digits for outliers.
+difference of squares loses all digits for outliers.  Nor do I + A~' A~, or P as a product of F and
+A~': where A~ has small singular values beside large ones, a conditional mean from these would lose
+twice as many digits as the problem does.
 """
 
 from __future__ import annotations
@@ -27,8 +30,7 @@ class Conditionals(NamedTuple):
     slopes: Floats  # (R, D, S) A~
     offsets: Floats  # (R, D) b~
     factors: Floats  # (R, S, S) F
-    projections: Floats  # (R, S, D) F' A~'
-    centers: Floats  # (R, S) conditional mean y of x~ = 0
+    projections: Floats  # (R, S, D) P
     log_constants: Floats  # (R,)
     facet_start: np.ndarray[tuple[int], np.dtype[np.intp]]  # (R + 1,)
     facet_normals: Floats  # (F, S) in coordinates y, unit length
@@ -42,12 +44,13 @@ def condition(partition: Partition, noise: Noise) -> Conditionals:
     slopes = noise.whiten_maps(maps.slopes)
     offsets = noise.whiten(maps.offsets)
 
-    # QR of [I; A~] rather than Cholesky of I + A~'A~: the condition number is not squared.
+    # Large rows first: reflections then leave small ones as they are.
     identity = np.broadcast_to(np.eye(n_components), (n_regions, n_components, n_components))
-    triangle = np.linalg.qr(np.concatenate([identity, slopes], axis=1), mode="r")
-    triangle *= np.sign(np.diagonal(triangle, axis1=1, axis2=2))[:, :, None]
+    orthonormal, triangle = np.linalg.qr(np.concatenate([slopes, identity], axis=1))
+    signs = np.sign(np.diagonal(triangle, axis1=1, axis2=2))
+    triangle *= signs[:, :, None]
     factors = np.linalg.inv(triangle)
-    projections = np.swapaxes(slopes @ factors, 1, 2)
+    projections = np.swapaxes(orthonormal[:, :n_features] * signs[:, None], 1, 2)
     log_constants = -0.5 * (n_features * np.log(2.0 * np.pi) + noise.log_determinant) - np.log(
         np.diagonal(triangle, axis1=1, axis2=2)
     ).sum(axis=1)
@@ -61,7 +64,6 @@ def condition(partition: Partition, noise: Noise) -> Conditionals:
         offsets=offsets,
         factors=np.ascontiguousarray(factors),
         projections=np.ascontiguousarray(projections),
-        centers=-np.einsum("rsd,rd->rs", projections, offsets),
         log_constants=log_constants,
         facet_start=facets.start,
         facet_normals=normals / lengths[:, None],

@@ -186,7 +186,6 @@ class Progress:
     lower_bounds: list[float] = field(default_factory=list)
     converged: bool = False
     stopped: bool = False  # by whoever watched
-    interrupted: bool = False  # by the keyboard
     start: float = field(init=False)  # lower bound before the first iteration
 
     def __post_init__(self) -> None:
@@ -200,12 +199,10 @@ def run_em(
     max_iter: int,
     tol: float,
     watch: Callable[[Progress], bool] = lambda progress: False,
+    runs: list[Progress] | None = None,
 ) -> Progress:
-    """Improve a state until its objective stands still; a keyboard interrupt keeps the best.
-
-    ``watch`` is called after every iteration, and stops the run if it returns True.
-    """
-    return climb(STEPS[m_step](problem, tol), start, max_iter, tol, watch)
+    """Improve a state until its objective stands still; see `climb`."""
+    return climb(STEPS[m_step](problem, tol), start, max_iter, tol, watch, runs)
 
 
 def climb(
@@ -214,29 +211,34 @@ def climb(
     max_iter: int,
     tol: float,
     watch: Callable[[Progress], bool] = lambda progress: False,
+    runs: list[Progress] | None = None,
 ) -> Progress:
-    """Repeat a step, which returns a state that is no worse, or None, until it gains little."""
+    """Repeat a step, which returns a state that is no worse, or None, until it gains little.
+
+    ``watch`` is called after every iteration, and stops the run if it returns True.  A keyboard
+    interrupt goes through.  Whoever wants to keep what was reached by then gives a list of runs, of
+    which this one becomes the last.
+    """
     progress = Progress(start)
+    if runs is not None:
+        runs.append(progress)
     still = 0
-    try:
-        for _ in range(max_iter):
-            before = progress.state.lower_bound
-            trial = step(progress.state)
-            if trial is None:
-                progress.lower_bounds.append(before)
-                progress.converged = True
-            else:
-                # Every step was accepted by this very comparison: a failure is a bug.
-                assert trial.lower_bound >= before
-                progress.state = trial
-                progress.lower_bounds.append(trial.lower_bound)
-                still = still + 1 if trial.lower_bound - before < tol else 0
-                progress.converged = still >= PATIENCE
-            progress.stopped = watch(progress)
-            if progress.converged or progress.stopped:
-                break
-    except KeyboardInterrupt:
-        progress.interrupted = True
+    for _ in range(max_iter):
+        before = progress.state.lower_bound
+        trial = step(progress.state)
+        if trial is None:
+            progress.lower_bounds.append(before)
+            progress.converged = True
+        else:
+            # Every step was accepted by this very comparison: a failure is a bug.
+            assert trial.lower_bound >= before
+            progress.state = trial
+            progress.lower_bounds.append(trial.lower_bound)
+            still = still + 1 if trial.lower_bound - before < tol else 0
+            progress.converged = still >= PATIENCE
+        progress.stopped = watch(progress)
+        if progress.converged or progress.stopped:
+            break
     return progress
 
 

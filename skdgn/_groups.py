@@ -32,6 +32,8 @@ Integers = NDArray[np.intp]
 _LARGEST_LEAF = 8
 # Half the edge of the cube.  The prior mass outside is below S exp(-72).
 _FARTHEST = 12.0
+# Relative rounding error of a squared distance.
+ROUNDING = 1e-14
 
 
 class Groups(NamedTuple):

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdgn._cells import Facets
-from skdgn._jit import kernel
-from skdgn._missing import Holes, NoiseUnits, find_holes
+from skdgn._jit import kernel, sum_kernel
+from skdgn._missing import Holes, NoiseUnits
 from skdgn._network import Floats
-from skdgn._visits import sum_kernel
 
 
 class RegionMaps(NamedTuple):
@@ -47,20 +46,17 @@ def make_row(n_components: int, n_features: int) -> ObservedRow:
 
 
 @kernel
-def read_row(values: Floats, units: NoiseUnits, holes: Holes, row: ObservedRow) -> int:
-    """Find out what was observed; return how much that is."""
-    n_observed = find_holes(values, units, holes)
-    for i in range(n_observed):
+def scale_row(values: Floats, units: NoiseUnits, holes: Holes, row: ObservedRow) -> None:
+    """Read what was observed of a row, once its holes have been found."""
+    for i in range(holes.n_observed[0]):
         d = holes.order[i]
         row.scaled[i] = values[d] / units.deviations[d]
-    return n_observed
 
 
 @sum_kernel
 def condition_region(
     region: int,
     axes: Any,
-    n_observed: int,
     maps: RegionMaps,
     holes: Holes,
     row: ObservedRow,
@@ -72,7 +68,7 @@ def condition_region(
     Fills in factor (S, S) and whitened mean (S,) of the conditional Gaussian.  Returns the
     log evidence; its quadratic form comes from the residual.
     """
-    n_components = len(axes)
+    n_components, n_observed = len(axes), holes.n_observed[0]
     slopes, offsets = maps.slopes, maps.offsets
     order, correlated = holes.order, holes.factor
     scaled, columns, remainder = row.scaled, row.columns, row.remainder

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, _fit_context, clone
-from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
+from sklearn.exceptions import FitFailedWarning
 from sklearn.utils import Bunch
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.parallel import Parallel, delayed
@@ -99,7 +99,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
     follow its samples.  Compare by `score` on samples that were held out.
 
     A member whose fit fails is left out, with a warning.  If the fit is interrupted (Ctrl-C), those
-    that were fitted by then are kept, with a warning.
+    that were fitted by then are kept, and the interrupt goes through.
 
     Examples
     --------
@@ -252,7 +252,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
                 rows, row_weights = merge_duplicates(table, table_weights)
             else:
                 rows, row_weights = table, table_weights
-            members, log_densities = self._fit_members(templates, rows, row_weights)
+            members, log_densities, interrupted = self._fit_members(templates, rows, row_weights)
             kept = [k for k, member in enumerate(members) if member is not None]
             bics: Floats | None = None
             if self._needs_bic():
@@ -284,6 +284,10 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
             for member in self.estimators_:
                 if hasattr(self, "feature_names_in_"):
                     member.feature_names_in_ = self.feature_names_in_
+        if interrupted:
+            raise KeyboardInterrupt(
+                f"The fit was interrupted; {len(kept)} of {len(members)} members were kept."
+            )
         return self
 
     def log_density_std(self, X: ArrayLike) -> Floats:
@@ -399,10 +403,11 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
 
     def _fit_members(
         self, templates: list[Any], rows: NDArray[Any], row_weights: Floats
-    ) -> tuple[list[Any], Floats]:
+    ) -> tuple[list[Any], Floats, bool]:
         """Fit all members; return them, None for those that failed, and what they were not shown.
 
-        The log densities (n, K) are NaN where a member has seen a sample, or was not asked.
+        The log densities (n, K) are NaN where a member has seen a sample, or was not asked.  The
+        last value tells whether there was an interrupt.
         """
         generator = make_generator(self.random_state)
         seeds = generator.integers(np.iinfo(np.int32).max, size=len(templates))
@@ -431,7 +436,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
 
     def _run(
         self, tasks: list[_Task], rows: NDArray[Any], n_members: int
-    ) -> tuple[list[Any], Floats]:
+    ) -> tuple[list[Any], Floats, bool]:
         """Fit what is to be fitted, in parallel; whatever was finished is kept."""
         members: list[Any] = [None] * n_members
         log_densities = np.full((len(rows), n_members), np.nan)
@@ -446,14 +451,11 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
                 if isinstance(outcome, Exception):
                     errors.setdefault(task.member, outcome)
                     continue
-                member, held_out, was_interrupted = outcome
+                member, held_out = outcome
                 log_densities[task.held_out, task.member] = held_out
                 if task.is_member:
                     members[task.member] = member
                 self._report(n_done, len(tasks), time.perf_counter() - started)
-                # A member that was interrupted keeps its best, and the others are not begun.
-                if was_interrupted:
-                    raise KeyboardInterrupt
         except KeyboardInterrupt:
             interrupted = True
         for k in errors:
@@ -464,12 +466,6 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
                 raise KeyboardInterrupt
             raise next(iter(errors.values()))
         # One level for scikit-learn's wrapper of `fit`, one each for `fit` and two methods here.
-        if interrupted:
-            warnings.warn(
-                f"The fit was interrupted; {n_fitted} of {n_members} members were kept.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
         if errors:
             first = min(errors)
             warnings.warn(
@@ -478,7 +474,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
                 FitFailedWarning,
                 stacklevel=5,
             )
-        return members, log_densities
+        return members, log_densities, interrupted
 
     def _report(self, n_done: int, n_tasks: int, seconds: float) -> None:
         if self.verbose:
@@ -519,11 +515,8 @@ def _prepare(template: Any, seed: int) -> Any:
     return member.set_params(**changes)
 
 
-def _run_task(task: _Task, rows: NDArray[Any]) -> tuple[Any, Floats, bool] | Exception:
-    """Fit an estimator; return it, log densities of what was held out, and if it was interrupted.
-
-    Or return the error, if there was one.
-    """
+def _run_task(task: _Task, rows: NDArray[Any]) -> tuple[Any, Floats] | Exception:
+    """Fit an estimator; return it and log densities of what was held out, or the error."""
     member = clone(task.template)
     try:
         member.fit(rows, None, task.row_weights)
@@ -534,8 +527,7 @@ def _run_task(task: _Task, rows: NDArray[Any]) -> tuple[Any, Floats, bool] | Exc
         raise
     except Exception as error:  # whatever it is, the other members must not be lost
         return error
-    was_interrupted = getattr(member, "_interrupted", False)
-    return (member if task.is_member else None), held_out, was_interrupted
+    return (member if task.is_member else None), held_out
 
 
 def _check_same_features(estimators: Sequence[Any]) -> None:

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._attributes import attributes_of_model, attributes_of_result
 from skdgn._checks import (
-    check_continuation,
     check_hidden_layer_sizes,
     check_observed,
     check_prior_scale,
@@ -32,7 +31,7 @@ from skdgn._network import ACTIVATIONS, Activation, Floats, Network
 from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
 from skdgn._priors import PRIORS
-from skdgn._progress import ProgressPrinter
+from skdgn._progress import IterationPrinter, describe_interrupt
 from skdgn._random import draw_seed
 from skdgn._rows import value_ranges
 from skdgn._running import Running
@@ -125,7 +124,10 @@ class PiecewiseAffineDGN(
         Seed of the starting values, and of draws that are given none: an integer gives the same
         fit each time.
     verbose : int, default=0
-        1 shows a progress bar, 2 prints a line for every iteration.
+        1 shows what is being done, how far it is, and since when: a progress bar for fits, a count
+        of samples for other methods that take longer than seconds.  2 prints a line for every
+        iteration and whatever comes before the first.  0 is silent, but for a warning of the logger
+        ``"skdgn"`` (see `logging`) if a fit will be long.
 
     Attributes
     ----------
@@ -171,13 +173,14 @@ class PiecewiseAffineDGN(
     -----
     **Tied values.**  A network can pass through values that occur many times, and the likelihood
     grows without bound as the noise vanishes there.  So the noise variance of a feature is never
-    below ``t * min(g**2 / 12, v / n)``: n is the number of different samples in which it was
-    observed, v its variance, g the mean gap between neighboring distinct values (``g**2 / 12`` is
-    the variance of the error of rounding to such a grid), and t the share of ties, ``1 - (m - 1) /
-    (n - 1)`` for m distinct values.  Rounded values keep at least the noise of their rounding;
-    levels, counts and columns that are mostly zero keep noise worth one sample; features without
-    ties are left alone.  A warning names the features whose noise is at this floor: how high their
-    densities are is set by it.  With ``covariance_type="full"``, the noise covariance minus the
+    below ``max(min(g**2, v) / 12, t * min(h**2 / 12, v / n))`` if any of its values are tied: g is
+    the smallest gap between distinct values (``g**2 / 12`` is the variance of the error of rounding
+    to such a grid), h the mean gap, v the variance, n the number of different samples in which it
+    was observed, and t the share of ties, ``1 - (m - 1) / (n - 1)`` for m distinct values.  Counts
+    and rounded values keep at least the noise of their rounding; columns that are mostly zero keep
+    noise worth one sample; features without ties are left alone.  A warning names the features
+    whose noise is at this floor: how high their densities are is set by it.  With
+    ``covariance_type="full"``, the noise covariance minus the
     diagonal matrix of the floors is positive semidefinite; with ``"spherical"``, the variance is
     not below the mean of the floors.  In `partial_fit`, the first chunk sets the floors.
 
@@ -305,7 +308,9 @@ class PiecewiseAffineDGN(
         in double precision) is read in batches at every iteration, from disk if it is a
         `numpy.memmap`, and never copied.
 
-        A fit that is interrupted (Ctrl-C) keeps the best parameters so far, with a warning.
+        A fit that is interrupted (Ctrl-C) keeps the best parameters so far, if there are any, and
+        lets the interrupt through: it ends a loop of fits, or a search, as well.  If no iteration
+        was done by then, ``lower_bound_`` is that of the samples on which starts are compared.
 
         Examples
         --------
@@ -319,15 +324,10 @@ class PiecewiseAffineDGN(
         True
         """
         result = self._fit(X, sample_weight)
-        # One level for scikit-learn's wrapper of `fit`, one for this method.
         if result.interrupted:
-            warnings.warn(
-                f"The fit was interrupted after {self.n_iter_} iterations; "
-                "the best parameters so far were kept.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        elif not result.converged and not result.stopped:
+            raise KeyboardInterrupt(describe_interrupt(self.n_iter_))
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        if not result.converged and not result.stopped:
             warnings.warn(
                 f"EM did not converge within max_iter={self.max_iter} iterations. "
                 "Increase max_iter or tol, or call fit again with warm_start=True.",
@@ -364,7 +364,8 @@ class PiecewiseAffineDGN(
         a first chunk.  Every other one adds its statistics to running ones, in which older chunks
         count less and less, and makes one step.  Chunks should not differ systematically: shuffle
         a table before it is cut.  ``lower_bound_`` and ``lower_bounds_`` are those of the last
-        chunk, which may be less likely than the one before; ``n_iter_`` counts the steps.
+        chunk, which may be less likely than the one before; ``n_iter_`` counts the steps.  An
+        interrupt (Ctrl-C) leaves the estimator as it was.
 
         References
         ----------
@@ -382,7 +383,9 @@ class PiecewiseAffineDGN(
         2
         """
         if not hasattr(self, "coefs_"):
-            self._fit(X, sample_weight)
+            with self._unchanged_by_failure():
+                if self._fit(X, sample_weight).interrupted:
+                    raise KeyboardInterrupt
             return self
         with self._unchanged_by_failure():
             settings = self._settings()
@@ -420,7 +423,8 @@ class PiecewiseAffineDGN(
                 self, n_runs, settings.max_iter, X, sample_weight, attributes_of_result
             )
             objective = "log-likelihood" if self.weight_prior is None else "log-posterior"
-            with ProgressPrinter(self.verbose, n_runs, settings.max_iter, objective) as printer:
+            with settings.workers.reporter as reporter:
+                printer = IterationPrinter(reporter, n_runs, settings.max_iter, objective)
 
                 def watch(iteration: Iteration) -> bool:
                     printer(iteration)
@@ -468,11 +472,7 @@ class PiecewiseAffineDGN(
             if self.weight_prior is not None:
                 check_prior_scale(float(self.prior_scale), ranges, names)
         if continuation is not None:
-            nothing = np.full((1, self.n_features_in_), np.nan)
-            features = np.arange(self.n_features_in_)
-            prior = self._fitted_model().feature_distributions(nothing, features)
-            mean, deviations = prior.mean[0], np.sqrt(prior.variance[0])
-            check_continuation(ranges, mean, deviations, continuation, names, sets_units)
+            self._check_continuation(ranges, continuation, names, sets_units)
 
     def _settings(self) -> Settings:
         """Check what scikit-learn's constraints leave open."""

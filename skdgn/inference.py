@@ -18,6 +18,7 @@ from skdgn._model import Model
 from skdgn._network import Floats
 from skdgn._posterior import Posterior
 from skdgn._random import RandomSource, random_source
+from skdgn._reporter import Reporter
 from skdgn._validation import check_weights, name_columns, validate_rows
 from skdgn._weighted_sums import Density
 
@@ -30,13 +31,15 @@ class ExactInference(DensityMixin):
 
     n_jobs: int | None
     random_state: Any
+    verbose: int
 
     def _fitted_model(self) -> Density:
         raise NotImplementedError("a mixin: the estimator holds the model")
 
     def _workers(self) -> Workers:
         """Who does the work: batches take the memory that scikit-learn's configuration allows."""
-        return Workers(self.n_jobs, 2.0**20 * float(get_config()["working_memory"]))
+        memory = 2.0**20 * float(get_config()["working_memory"])
+        return Workers(self.n_jobs, memory, Reporter(self.verbose))
 
     def _validate_rows(self, X: ArrayLike) -> NDArray[Any]:
         """Check rows; they are not copied if they are floating-point numbers already."""
