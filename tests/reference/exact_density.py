@@ -60,14 +60,22 @@ class ExactNetwork:
 
     @classmethod
     def build(
-        cls, coefs: list[Any], intercepts: list[Any], negative_slope: float, covariance: Any
+        cls,
+        coefs: list[Any],
+        intercepts: list[Any],
+        negative_slope: float,
+        covariance: Any,
+        variance: int = 1,
     ) -> ExactNetwork:
-        """Find all regions; the covariance is a number, a vector or a matrix."""
+        """Find all regions; the covariance is a number, a vector or a matrix.
+
+        Latent variables may have another variance than 1, but do not in what is returned.
+        """
         with mp.workdps(DIGITS):
             n_features, n_components = len(coefs[-1]), np.shape(coefs[0])[1]
             noise = np.asarray(covariance, dtype=float)
             matrix = noise if noise.ndim == 2 else np.diag(np.broadcast_to(noise, (n_features,)))
-            first = mp.matrix(np.asarray(coefs[0], dtype=float).tolist())
+            first = mp.matrix(np.asarray(coefs[0], dtype=float).tolist()) * mp.sqrt(variance)
             basis = mp.eye(n_components)
             if first.rows < n_components:
                 basis = _row_space(first)
@@ -116,19 +124,14 @@ class ExactNetwork:
             # Along what the network does not see, the deviation is 1.
             return Exact(log_total + log_constant, list(self.basis * mean), triangle * self.basis.T)
 
-    def largest_slope(self, features: list[int]) -> float:
-        """Compute the largest singular value of all maps, in units of the noise: about the SNR."""
+    def snr(self) -> float:
+        """Compute the largest slope or offset of all maps, in units of the noise."""
         with mp.workdps(DIGITS):
-            covariance = mp.matrix(
-                [[self.covariance[d, e] for e in features] for d in features] or 0
-            )
-            factor = mp.cholesky(covariance)
+            factor = mp.cholesky(self.covariance)
             largest = mp.mpf(0)
             for region in self.regions:
-                slopes = mp.matrix(
-                    [[region.slopes[d, s] for s in range(self.basis.cols)] for d in features]
-                )
-                largest = max(largest, mp.norm(_solve_lower(factor, slopes), 2))
+                for part in (region.slopes, region.offsets):
+                    largest = max(largest, mp.norm(_solve_lower(factor, part), 2))
             return float(largest)
 
 
