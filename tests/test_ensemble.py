@@ -30,9 +30,10 @@ from skdgn._bootstrap import bootstrap_weights
 from skdgn._stacking import stack
 from skdgn.datasets import make_wave
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:EM did not converge:sklearn.exceptions.ConvergenceWarning"
-)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:EM did not converge:sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:The noise of feature:UserWarning"),  # rounded tables
+]
 
 
 @parametrize_with_checks([DGNEnsemble()])
