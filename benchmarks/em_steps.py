@@ -83,7 +83,13 @@ def compare(rows: np.ndarray, hidden: tuple[int, ...], n_components: int, seed: 
 
     def fresh() -> CountingProblem:
         return CountingProblem(
-            np.asarray(scaling.apply(rows)), weights, "diag", 1e-6, prior, 20_000, Workers()
+            np.asarray(scaling.apply(rows)),
+            weights,
+            "diag",
+            np.full(rows.shape[1], 1e-6),
+            prior,
+            20_000,
+            Workers(),
         )
 
     activation = Activation.from_name("leaky_relu", 0.1)

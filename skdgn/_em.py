@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from skdgn._batches import Workers
 from skdgn._maximization import GaussNewtonSystem, linearize, maximize_noise, step_network
@@ -29,9 +30,9 @@ DAMPING_INCREASE = 6.0
 _MOST_SHORTENINGS = 8
 # Steps grow bolder only while they gain so many times the tolerance. What the data barely determine
 # is where little is left to gain, and bold steps there fit the noise of the rows.
-_WORTHWHILE = 10.0
+WORTHWHILE = 10.0
 # The likelihood must stand still for this many iterations before EM stops: one may be unlucky.
-_PATIENCE = 2
+PATIENCE = 2
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Problem:
     rows: Table
     row_weights: Floats
     covariance_type: str
-    smallest_variance: float
+    noise_floors: Floats  # (D,): smallest variances of the noise
     prior: WeightPrior
     most_regions: int
     workers: Workers
@@ -95,7 +96,7 @@ class Problem:
             network,
             state.partition.patterns,
             self.covariance_type,
-            self.smallest_variance,
+            self.noise_floors,
         )
 
     def propose(self, state: State, layers: Sequence[int]) -> Callable[[float], Network]:
@@ -132,7 +133,7 @@ class JointStep:
             for _ in range(_MOST_SHORTENINGS):
                 trial = self.problem.attempt(state, propose(self.damping))
                 if trial is not None:
-                    if trial.lower_bound - state.lower_bound > _WORTHWHILE * self.tol:
+                    if trial.lower_bound - state.lower_bound > WORTHWHILE * self.tol:
                         self.damping = max(DAMPING_DECREASE * self.damping, SMALLEST_DAMPING)
                     return trial
                 self.damping = min(DAMPING_INCREASE * self.damping, LARGEST_DAMPING)
@@ -181,11 +182,10 @@ STEPS: dict[str, Callable[[Problem, float], Callable[[State], State | None]]] = 
 class Progress:
     """How far EM has come; the state is the best so far at any time."""
 
-    state: State
+    state: Any  # of one network, or of a mixture: what has a lower bound
     lower_bounds: list[float] = field(default_factory=list)
     converged: bool = False
     stopped: bool = False  # by whoever watched
-    interrupted: bool = False  # by the keyboard
     start: float = field(init=False)  # lower bound before the first iteration
 
     def __post_init__(self) -> None:
@@ -199,33 +199,46 @@ def run_em(
     max_iter: int,
     tol: float,
     watch: Callable[[Progress], bool] = lambda progress: False,
+    runs: list[Progress] | None = None,
 ) -> Progress:
-    """Improve a state until its objective stands still; a keyboard interrupt keeps the best.
+    """Improve a state until its objective stands still; see `climb`."""
+    return climb(STEPS[m_step](problem, tol), start, max_iter, tol, watch, runs)
 
-    ``watch`` is called after every iteration, and stops the run if it returns True.
+
+def climb(
+    step: Callable[[Any], Any],
+    start: Any,
+    max_iter: int,
+    tol: float,
+    watch: Callable[[Progress], bool] = lambda progress: False,
+    runs: list[Progress] | None = None,
+) -> Progress:
+    """Repeat a step, which returns a state that is no worse, or None, until it gains little.
+
+    ``watch`` is called after every iteration, and stops the run if it returns True.  A keyboard
+    interrupt goes through.  Whoever wants to keep what was reached by then gives a list of runs, of
+    which this one becomes the last.
     """
     progress = Progress(start)
-    step = STEPS[m_step](problem, tol)
+    if runs is not None:
+        runs.append(progress)
     still = 0
-    try:
-        for _ in range(max_iter):
-            before = progress.state.lower_bound
-            trial = step(progress.state)
-            if trial is None:
-                progress.lower_bounds.append(before)
-                progress.converged = True
-            else:
-                # Every step was accepted by this very comparison: a failure is a bug.
-                assert trial.lower_bound >= before
-                progress.state = trial
-                progress.lower_bounds.append(trial.lower_bound)
-                still = still + 1 if trial.lower_bound - before < tol else 0
-                progress.converged = still >= _PATIENCE
-            progress.stopped = watch(progress)
-            if progress.converged or progress.stopped:
-                break
-    except KeyboardInterrupt:
-        progress.interrupted = True
+    for _ in range(max_iter):
+        before = progress.state.lower_bound
+        trial = step(progress.state)
+        if trial is None:
+            progress.lower_bounds.append(before)
+            progress.converged = True
+        else:
+            # Every step was accepted by this very comparison: a failure is a bug.
+            assert trial.lower_bound >= before
+            progress.state = trial
+            progress.lower_bounds.append(trial.lower_bound)
+            still = still + 1 if trial.lower_bound - before < tol else 0
+            progress.converged = still >= PATIENCE
+        progress.stopped = watch(progress)
+        if progress.converged or progress.stopped:
+            break
     return progress
 
 

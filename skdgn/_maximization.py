@@ -27,6 +27,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 
+from skdgn._floors import bound_below
 from skdgn._network import AffineMaps, Bools, Floats, Network
 from skdgn._noise import Noise
 from skdgn._statistics import SufficientStatistics
@@ -339,16 +340,14 @@ def maximize_noise(
     network: Network,
     patterns: Bools,
     covariance_type: str,
-    smallest_variance: float,
+    floors: Floats,
 ) -> Noise:
-    """Maximise the expected log-likelihood over the noise covariance, patterns held fixed."""
-    covariance = _scatter(statistics, network, patterns, covariance_type) / statistics.total_weight
-    if covariance_type == "full":
-        values, vectors = np.linalg.eigh(covariance)
-        if values[0] < smallest_variance:
-            covariance = (vectors * np.maximum(values, smallest_variance)) @ vectors.T
-    else:
-        covariance = np.maximum(covariance, smallest_variance)
+    """Maximise the expected log-likelihood over noise covariances not below the floors (D,).
+
+    Patterns are held fixed.
+    """
+    scatter = _scatter(statistics, network, patterns, covariance_type)
+    covariance = bound_below(scatter / statistics.total_weight, floors)
     return Noise.from_covariance(covariance, network.n_features)
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from skdgn._batches import MOST_ROWS, Workers, row_batches
 from skdgn._cells import CellIntegrals, integrate_gaussian
+from skdgn._feature_distributions import RegionDistributions
 from skdgn._imputation import fill_with_draws, fill_with_means
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
@@ -31,6 +32,8 @@ from skdgn._visits import Visitor
 
 # A partition with more regions would take gigabytes, and hours.
 MOST_REGIONS = 200_000
+# A visit's cell in one more dimension, its pieces, and what they are made of, beside the visit.
+_COPIES_OF_CELLS = 8
 # Absolute error of a prior mass.
 _LOG_WEIGHT_ERROR = math.log(1e-14)
 
@@ -116,6 +119,17 @@ class Model:
         workers: Workers,
     ) -> NDArray[Any]:
         return summarize(self.visitor, rows, summary, result, workers)
+
+    @property
+    def distribution_bytes(self) -> float:
+        """Memory that `feature_distributions` takes for a sample."""
+        return _COPIES_OF_CELLS * self.visitor.row_bytes
+
+    def feature_distributions(
+        self, rows: Floats, features: NDArray[np.intp]
+    ) -> RegionDistributions:
+        """Distributions of features given rows (n, D), NaN where these are not observed."""
+        return RegionDistributions.given(self.visitor, rows, features)
 
     def impute(self, rows: Floats, workers: Workers) -> Floats:
         """Replace what is missing from rows (n, D) by its conditional mean."""

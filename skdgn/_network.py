@@ -154,6 +154,14 @@ class Network:
         n_rotations = self.n_components * (self.n_components - 1) // 2
         return n_weights - sum(self.hidden_layer_sizes) - n_rotations
 
+    def take_features(self, features: NDArray[np.intp]) -> Network:
+        """Return the network with these features, in this order."""
+        return replace(
+            self,
+            coefs=(*self.coefs[:-1], self.coefs[-1][features]),
+            intercepts=(*self.intercepts[:-1], self.intercepts[-1][features]),
+        )
+
     def towards(self, other: Network, share: float) -> Network:
         """Return the network at this share of the way to another one."""
         if share == 1.0:

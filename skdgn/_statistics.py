@@ -11,11 +11,12 @@ not know of holes, and its gradient is that of the likelihood of what was observ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skdgn._batches import Workers, read
 from skdgn._jit import sum_kernel
@@ -39,6 +40,16 @@ class SufficientStatistics:
     squares: Floats  # (M, D) sum over all regions of w x x', M = D, or of its diagonal, M = 1
     total_weight: float  # sum of the rows' weights
     log_likelihood: float  # weighted sum of log p(x)
+
+    def take_features(self, features: NDArray[np.intp]) -> SufficientStatistics:
+        """Return the statistics of these features, in this order."""
+        squares = self.squares if len(self.squares) == 1 else self.squares[features]
+        return replace(
+            self,
+            data=self.data[:, features],
+            cross=self.cross[:, features],
+            squares=squares[:, features],
+        )
 
     def __add__(self, other: SufficientStatistics) -> SufficientStatistics:
         return SufficientStatistics(

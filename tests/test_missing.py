@@ -328,7 +328,8 @@ def test_nothing_observed_is_the_prior() -> None:
 
 def problem_of(rows: np.ndarray, weights: np.ndarray, kind: str) -> Problem:
     prior = WeightPrior(None, 1.0, np.ones(rows.shape[1]))
-    return Problem(rows, weights, kind, 1e-6, prior, 10_000, Workers())
+    floors = np.full(rows.shape[1], 1e-6)
+    return Problem(rows, weights, kind, floors, prior, 10_000, Workers())
 
 
 @pytest.mark.parametrize("kind", COVARIANCE_TYPES)
@@ -362,7 +363,9 @@ def test_statistics_give_the_gradient_of_the_observed_likelihood(kind: str) -> N
             assert slope[i, j] == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-5)
 
     # d/dN log p = n/2 N^-1 (best N - N) N^-1, in the directions that the noise can take.
-    best = maximize_noise(state.statistics, network, state.partition.patterns, kind, 1e-12)
+    best = maximize_noise(
+        state.statistics, network, state.partition.patterns, kind, np.full(D, 1e-12)
+    )
     precision = np.linalg.inv(quadrature.as_matrix(noise.covariance, D))
     change = quadrature.as_matrix(best.covariance, D) - quadrature.as_matrix(noise.covariance, D)
     slope = 0.5 * weights.sum() * precision @ change @ precision
