@@ -33,15 +33,13 @@ class Exact(NamedTuple):
 
     log_density: Number
     mean: list[Number]
-    triangle: (
-        Any  # (S', S) triangle' triangle is the precision of the Gaussian of the likeliest region
-    )
+    precision: Any  # (S, S) inverse of the posterior covariance
 
     def deviations(self, mean: Any) -> float:
-        """Distance of another mean, in deviations of that Gaussian."""
+        """Distance of another mean, in deviations of the posterior."""
         with mp.workdps(DIGITS):
-            error = [mp.mpf(float(x)) - y for x, y in zip(mean, self.mean, strict=True)]
-            return float(mp.norm(self.triangle * mp.matrix(error)))
+            error = mp.matrix([mp.mpf(float(x)) - y for x, y in zip(mean, self.mean, strict=True)])
+            return float(mp.sqrt((error.T * self.precision * error)[0]))
 
 
 class _Region(NamedTuple):
@@ -111,18 +109,24 @@ class ExactNetwork:
             for part in parts:
                 if part.bound < log_total - NEGLIGIBLE:
                     break
-                share, mean = _integrate(part)
+                share, mean, covariance = _integrate(part)
                 if share == -mp.inf:
                     continue
-                shares.append((share, mean, part.triangle))
+                shares.append((share, mean, covariance))
                 largest = max(share, log_total)
                 log_total = largest + mp.log1p(mp.exp(min(share, log_total) - largest))
-            mean = mp.zeros(self.basis.cols, 1)
-            for share, part_mean, _ in shares:
-                mean += mp.exp(share - log_total) * part_mean
-            _, _, triangle = max(shares, key=lambda part: part[0])
-            # Along what the network does not see, the deviation is 1.
-            return Exact(log_total + log_constant, list(self.basis * mean), triangle * self.basis.T)
+            weights = [mp.exp(share - log_total) for share, _, _ in shares]
+            dimension = self.basis.cols
+            mean, spread = mp.zeros(dimension, 1), mp.zeros(dimension)
+            for weight, (_, part_mean, _) in zip(weights, shares, strict=True):
+                mean += weight * part_mean
+            for weight, (_, part_mean, covariance) in zip(weights, shares, strict=True):
+                between = part_mean - mean
+                spread += weight * (covariance + between * between.T)
+            # Along what the network does not see, the variance is 1.
+            unseen = mp.eye(self.basis.rows) - self.basis * self.basis.T
+            precision = self.basis * spread**-1 * self.basis.T + unseen
+            return Exact(log_total + log_constant, list(self.basis * mean), precision)
 
     def snr(self) -> float:
         """Compute the largest slope or offset of all maps, in units of the noise."""
@@ -257,13 +261,19 @@ def _condition(region: _Region, observed: list[int], values: list[Number], facto
     return _Part(bound, evidence, whitened, mean, triangle)
 
 
-def _integrate(part: _Part) -> tuple[Number, Any]:
-    """Log share of a region, and the mean of z there."""
+def _integrate(part: _Part) -> tuple[Number, Any, Any]:
+    """Log share of a region, mean and covariance of z there."""
     dimension = part.mean.rows
+    inverse = part.triangle**-1
     if not part.halfspaces:
-        return part.evidence, part.mean
+        return part.evidence, part.mean, inverse * inverse.T
     moments = masses._integrate(part.halfspaces, dimension, mp.mpf(TOLERANCE))
     if moments.mass == 0:
-        return -mp.inf, part.mean
+        return -mp.inf, part.mean, inverse
     center = mp.matrix([x / moments.mass for x in moments.first])
-    return part.evidence + mp.log(moments.mass), part.mean + mp.lu_solve(part.triangle, center)
+    covariance = mp.matrix(moments.second) / moments.mass - center * center.T
+    return (
+        part.evidence + mp.log(moments.mass),
+        part.mean + inverse * center,
+        inverse * covariance * inverse.T,
+    )
