@@ -9,9 +9,9 @@ standardized values, and digits are dequantized (uniform noise within a level of
 everybody gets the same.  How sizes are chosen, `density_methods.py` says.
 
 One line is printed for each table, means over its splits: of the fit that validation chose, in
-parentheses of the one that BIC chose, and the seconds a fit took.  Results are kept in the file
-given by --results, split by split, and runs go on where the last one ended.  Tables that are not
-at hand are named and left out.
+parentheses of the one that BIC chose, and the processor time of a fit.  Results are kept in the
+file given by --results, split by split, and runs go on where the last one ended.  Tables that are
+not at hand are named and left out.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def count_wins(results: Results, ours: str, theirs: Iterable[str], criterion: st
         rivals = [
             mean_over_splits(splits, rival) if np.isnan(value) else value for value, rival in found
         ]
-        (wins if score > max(rivals) else losses).append(name)
+        (wins if score > np.nanmax(rivals) else losses).append(name)
     return f"{len(wins)} of {len(wins) + len(losses)}; not on: {', '.join(losses) or 'none'}"
 
 

@@ -89,7 +89,7 @@ def papers_route(n_rows: int = 2) -> float:
         for r in range(len(partition)):
             members = slice(facets.start[r], facets.start[r + 1])
             factor = conditionals.factors[r]
-            mean = factor @ (conditionals.centers[r] + conditionals.projections[r] @ row)
+            mean = factor @ (conditionals.projections[r] @ (row - conditionals.offsets[r]))
             simplices.integrate(
                 facets.normals[members], facets.offsets[members], mean, factor @ factor.T
             )

@@ -38,9 +38,9 @@ class Workers:
     memory: float = 2.0**30
     reporter: Reporter = field(default_factory=Reporter, compare=False)  # is told how far it is
 
-    def batch_size(self, row_bytes: float) -> int:
+    def batch_size(self, row_bytes: float, most_rows: int = MOST_ROWS) -> int:
         """Return how many rows each worker takes at a time, if one needs so many bytes."""
-        return int(min(max(1.0, self.memory / row_bytes), MOST_ROWS))
+        return int(min(max(1.0, self.memory / row_bytes), most_rows))
 
     def map(
         self, function: Callable[..., Result], row_bytes: float, *tables: Any
@@ -62,9 +62,15 @@ class Workers:
             result[batch] = values
         return result
 
-    def sum(self, function: Callable[..., Result], row_bytes: float, *tables: Any) -> Result:
+    def sum(
+        self,
+        function: Callable[..., Result],
+        row_bytes: float,
+        *tables: Any,
+        most_rows: int = MOST_ROWS,
+    ) -> Result:
         """Apply a function to batches of tables and add the results up."""
-        size = self.batch_size(row_bytes)
+        size = self.batch_size(row_bytes, most_rows)
         n_batches = -(-len(tables[0]) // size)
         batches_per_task = -(-n_batches // _MOST_PARTIAL_SUMS)
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from skdgn._jit import LOG_SQRT_2PI, kernel
 from skdgn._network import Floats
 from skdgn._observed import Integers, observed_parts
-from skdgn._tables import TableVisitor
 from skdgn._variational import (
     References,
     Regions,
@@ -22,7 +21,7 @@ from skdgn._variational import (
     improve_gaussian,
     log_masses,
 )
-from skdgn._visits import Visits
+from skdgn._visits import Visitor, Visits
 
 # Besides the posterior's moments, so many of its heaviest regions are starting points.
 _N_REGIONS_TO_START_FROM = 2
@@ -44,7 +43,7 @@ class Comparison:
 
     Parameters
     ----------
-    visitor : TableVisitor
+    visitor : Visitor
     table : ndarray of shape (n, D)
     visits : Visits
     order : ndarray of shape (v,)
@@ -55,7 +54,7 @@ class Comparison:
 
     def __init__(
         self,
-        visitor: TableVisitor,
+        visitor: Visitor,
         table: Floats,
         visits: Visits,
         order: Integers,

@@ -8,7 +8,8 @@ probability that the feature is at most t is the mass of the cell beyond one mor
     P(x_j <= t) = sum over regions of  responsibility * mass(cell cut at t) / mass(cell)
 
 These are cells of `skdgn._cells` with one dimension more than latent space, and as exact as they
-are: to rounding for one and two latent dimensions, estimates for more.
+are: to rounding for one and two latent dimensions, estimates for more.  A share is a difference of
+logs, so digits go where a sample lies far from all that the model generates.
 
 Shapes: ``n`` samples, ``k`` features, ``v`` visits (a sample and a region that matters for it).
 """
@@ -29,12 +30,15 @@ from scipy.special import logsumexp, ndtr, softmax
 from skdgn._cells import Cells, Facets, integrate_gaussian, whole_space
 from skdgn._network import AffineMaps, Floats
 from skdgn._noise import Noise
-from skdgn._tables import TableVisitor
+from skdgn._visits import Visitor
 
 Integers = NDArray[np.intp]
 
 # Largest error of a probability, from each region.
 _LOG_ERROR = math.log(1e-15)
+# Logs of masses are rounded: shares of smaller ones would have errors above 2e-10.  So far out, at
+# more than a thousand standard deviations, z is known much better than the noise leaves a feature.
+_SMALLEST_LOG_MASS = -1e6
 # Brackets of quantiles are halved or better at every step; they are closed long before.
 _MOST_STEPS = 200
 # A quantile is found when its bracket is so narrow, in standard deviations.
@@ -117,7 +121,7 @@ class RegionDistributions:
     lift: Callable[[], tuple[Cells, Integers]]  # the visits' cells in coordinates (u, e)
 
     @classmethod
-    def given(cls, visitor: TableVisitor, rows: Floats, features: Integers) -> RegionDistributions:
+    def given(cls, visitor: Visitor, rows: Floats, features: Integers) -> RegionDistributions:
         """Condition on what was observed of rows (n, D), which is none of these features.
 
         A sample so far out that its density is zero is conditioned on nothing instead.
@@ -128,7 +132,7 @@ class RegionDistributions:
         if unknown.any():
             rows = np.where(unknown[:, None], np.nan, rows)
             visits = visitor.visit(rows)
-        factors, centers = visitor.incomplete.condition(rows, visits)
+        factors, centers = visitor.condition(rows, visits)
         latent_slopes, latent_offsets, deviations = _predict(
             visitor.partition.maps.take(visits.regions),
             visitor.noise,
@@ -163,15 +167,20 @@ class RegionDistributions:
 
     @cached_property
     def _cells(self) -> tuple[Cells, Integers, Floats]:
-        """Cells in coordinates (u, e), the visits they are those of, and their log masses."""
+        """Cells in coordinates (u, e), the visits they are those of, and their log masses.
+
+        Not those of which a share of the mass cannot be told.
+        """
         cells, places = self.lift()
-        return cells, places, _log_masses(cells)
+        log_masses = _log_masses(cells)
+        near = np.flatnonzero(log_masses > _SMALLEST_LOG_MASS)
+        return cells.take(near), places[near], log_masses[near]
 
     def cdf(self, values: Floats) -> Floats:
         """Probabilities of at most these values (n, k): (n, k)."""
         _, places, _ = self._cells
         of_visits = self._repeat(values)
-        # Where a cell is too thin to be cut out of space, its Gaussian stands for it.
+        # Where a cell is too thin to be cut out of space, or too far out, a Gaussian stands for it.
         shares = ndtr((of_visits - self.region_means) / np.sqrt(self.region_variances))
         for feature in range(values.shape[1]):
             shares[places, feature] = self._shares_below(of_visits[places, feature], feature)

@@ -32,6 +32,8 @@ Integers = NDArray[np.intp]
 _LARGEST_LEAF = 8
 # Half the edge of the cube.  The prior mass outside is below S exp(-72).
 _FARTHEST = 12.0
+# Relative rounding error of a squared distance.
+ROUNDING = 1e-14
 
 
 class Groups(NamedTuple):
@@ -61,8 +63,11 @@ class _Images(NamedTuple):
 
 def group_regions(partition: Partition, conditionals: Conditionals, noise: Noise) -> Groups:
     """Halve the regions, again and again, across the feature in which their images differ most."""
-    n_regions = len(partition)
     slopes, offsets = conditionals.slopes, conditionals.offsets
+    n_regions, n_features, n_components = slopes.shape
+    log_constant = -0.5 * (noise.n_features * math.log(2.0 * math.pi) + noise.log_determinant)
+    if n_regions <= _LARGEST_LEAF:
+        return _one_group(n_regions, n_features, n_components, log_constant)
     corners, squares = cut_corners(partition.cells)
     owner = np.repeat(np.arange(n_regions), np.diff(corners.start))
     points = offsets[owner] + np.einsum("pds,ps->pd", slopes[owner], corners.points)
@@ -85,7 +90,22 @@ def group_regions(partition: Partition, conditionals: Conditionals, noise: Noise
         widths,
         radii,
         node_squares,
-        -0.5 * (noise.n_features * math.log(2.0 * math.pi) + noise.log_determinant),
+        log_constant,
+    )
+
+
+def _one_group(n_regions: int, n_features: int, n_components: int, log_constant: float) -> Groups:
+    """Return a tree of one leaf: nobody asks for the box around all regions."""
+    return Groups(
+        1,
+        np.array([0, n_regions]),
+        np.arange(n_regions),
+        np.zeros((2, n_features)),
+        np.zeros((2, n_components, n_features)),
+        np.zeros((2, n_components)),
+        np.zeros(2),
+        np.zeros(2),
+        log_constant,
     )
 
 

@@ -11,17 +11,16 @@ from skdgn._jit import kernel
 from skdgn._missing import NoiseUnits, fill_holes, make_holes
 from skdgn._network import Floats
 from skdgn._row_conditionals import RegionMaps
-from skdgn._tables import TableVisitor
-from skdgn._visits import Visits
+from skdgn._visits import Visitor, Visits
 
 
-def fill_with_means(visitor: TableVisitor, rows: Floats, workers: Workers) -> Floats:
+def fill_with_means(visitor: Visitor, rows: Floats, workers: Workers) -> Floats:
     """Replace what is missing from rows (n, D) by E[x_m | x_o]."""
-    incomplete = visitor.incomplete
+    regions = visitor.incomplete
 
     def fill_batch(batch: Floats) -> Floats:
         filled = np.array(batch, dtype=np.float64, order="C")
-        _fill_with_means(filled, incomplete.visit(filled), incomplete.units, incomplete.maps)
+        _fill_with_means(filled, visitor.visit(filled), regions.units, regions.maps)
         return filled
 
     return workers.fill(np.empty(rows.shape), fill_batch, visitor.row_bytes, rows)

@@ -23,6 +23,10 @@ KERNEL_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 kernel: Callable[[Callable[..., Any]], Any] = numba.njit(**KERNEL_OPTIONS)
 # For functions with a single caller: compiled as a part of it, not on their own before.
 part_kernel: Callable[[Callable[..., Any]], Any] = numba.njit(**KERNEL_OPTIONS, inline="always")
+# Sums over features may be added up in any order, and with fused operations: twice as fast.
+sum_kernel: Callable[[Callable[..., Any]], Any] = numba.njit(
+    fastmath={"reassoc", "contract"}, **KERNEL_OPTIONS
+)
 
 SQRT_HALF = math.sqrt(0.5)
 INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
@@ -61,4 +65,5 @@ __all__ = [
     "ndtri",
     "owens_t",
     "part_kernel",
+    "sum_kernel",
 ]

@@ -32,9 +32,18 @@ from skdgn._mixture_starts import (
 )
 from skdgn._network import Floats, Network
 from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep, NoisePrior
-from skdgn._network_restarts import Restarts
+from skdgn._network_search import Search
 from skdgn._noise import Noise
-from skdgn._rows import ScaledRows, Table, fits_into, merge_duplicates, sample_rows
+from skdgn._rows import (
+    OrderedColumns,
+    Rows,
+    ScaledRows,
+    Table,
+    fits_into,
+    merge_duplicates,
+    order_columns,
+    sample_rows,
+)
 from skdgn._running import Running
 
 # A table that is not in memory starts from so many of its samples.
@@ -44,6 +53,8 @@ _PRIOR_VARIANCE = 0.01
 # Iterations of the linear networks that stand in for scikit-learn's Gaussian mixture.
 _LINEAR_ITERATIONS = 100
 _LINEAR_TOLERANCE = 1e-3
+# How often networks are exchanged when EM stands still.
+_MOST_EXCHANGES = 3
 
 Parameters = tuple[Floats, list[tuple[Network, Noise]]]  # weights, networks with their noise
 
@@ -58,7 +69,7 @@ class MixtureSettings:
     concentration: float
     noise_prior_weight: float
     n_init: int
-    n_restarts: int
+    refine: bool
     max_iter: int
     tol: float
 
@@ -94,33 +105,40 @@ def fit_mixture(
     reporter = workers.reporter
     reporter.begin("reading and scaling samples")
     in_memory = fits_into(workers.memory, samples)
-    if in_memory and isinstance(settings.init, str):
+    is_mergeable = in_memory and isinstance(settings.init, str)
+    if is_mergeable:
         samples, sample_weights = merge_duplicates(read(samples), sample_weights)
-    scaling = Scaling.of(samples, sample_weights, settings.network.covariance_type, workers)
-    table: Table = scaling.apply(samples)
+    covariance_type = settings.network.covariance_type
+    # Chance must not depend on the order of the columns, which is anybody's choice.
+    scaled = Scaling.of(samples, sample_weights, covariance_type, workers).apply(samples)
+    order = order_columns(scaled, sample_weights, workers)
+    columns: Rows = OrderedColumns(samples, order)
+    if is_mergeable:
+        columns, sample_weights = merge_duplicates(read(columns), sample_weights)
+    scaling = Scaling.of(columns, sample_weights, covariance_type, workers)
+    table: Table = scaling.apply(columns)
     if in_memory:
         table = read(table)
     floors = find_floors(table, sample_weights, settings.network)
     problem = pose_mixture_problem(table, sample_weights, floors, scaling, settings)
-    log_volume = scaling.log_volume(samples, sample_weights, workers)
+    log_volume = scaling.log_volume(columns, sample_weights, workers)
 
     def result(progress: Progress) -> MixtureResult:
+        state, back = progress.state, np.argsort(order)
+        bound_by_ties = [
+            at_floor(model.noise.covariance, floors) & (floors > settings.network.reg_covar)
+            for model in state.models
+        ]
         return MixtureResult(
-            progress.state.weights,
-            restore_networks(problem, scaling, progress.state),
-            progress.state.lower_bound - log_volume,
+            state.weights,
+            take_features(restore_networks(problem, scaling, state), back),
+            state.lower_bound - log_volume,
             np.array(progress.lower_bounds) - log_volume,
             progress.converged,
             progress.stopped,
             False,
-            np.any(
-                [
-                    at_floor(model.noise.covariance, floors) & (floors > settings.network.reg_covar)
-                    for model in progress.state.models
-                ],
-                axis=0,
-            ),
-            keep_running(problem, scaling, progress.state),
+            np.any(bound_by_ties, axis=0)[back],
+            [own.take_features(back) for own in keep_running(problem, scaling, state)],
         )
 
     def tell(run: int, progress: Progress) -> bool:
@@ -137,7 +155,7 @@ def fit_mixture(
             )
         )
 
-    restarts = Restarts(problem, settings.network.m_step, settings.tol, generator)
+    search = Search(problem, settings.network.m_step, settings.tol, generator)
     starts: list[Progress] = []  # of the run to come
     runs: list[Progress] = []
     interrupted = False
@@ -147,32 +165,22 @@ def fit_mixture(
             for run in range(1 if warm_start is not None else settings.n_init):
                 if warm_start is not None:
                     weights, networks = warm_start
-                    networks = [scaling.scale(*network) for network in networks]
-                    networks = [
-                        (
-                            one,
-                            Noise.from_covariance(
-                                bound_below(noise.covariance, floors), len(floors)
-                            ),
-                        )
-                        for one, noise in networks
-                    ]
-                    start = begin(problem, weights, networks)
+                    start = resume(problem, scaling, (weights, take_features(networks, order)))
                 else:
                     reporter.begin("starting from linear networks")
                     start = start_mixture(problem, settings, generator)
                     starts = [Progress(start)]
-                    if settings.n_restarts > 0:
+                    if settings.refine:
                         reporter.begin("comparing starts of the networks")
-                        start = restarts(start) or start
+                        start = search.restart(start) or start
                 reporter.name(f"iteration 1/{settings.max_iter}")
                 climb(
                     MixtureStep(
                         problem,
                         settings.network.m_step,
                         settings.tol,
-                        restarts,
-                        settings.n_restarts,
+                        search.exchange,
+                        _MOST_EXCHANGES if settings.refine else 0,
                     ),
                     start,
                     settings.max_iter,
@@ -209,6 +217,15 @@ def restore_networks(
     return [restore_parameters(problem.network, scaling, network) for network in state.networks]
 
 
+def take_features(
+    networks: list[tuple[Network, Noise]], features: NDArray[np.intp]
+) -> list[tuple[Network, Noise]]:
+    """Return the networks for these features, in this order."""
+    return [
+        (network.take_features(features), noise.restrict(features)) for network, noise in networks
+    ]
+
+
 def keep_running(
     problem: MixtureProblem, scaling: Scaling, state: MixtureState, damping: float = FIRST_DAMPING
 ) -> list[Running]:
@@ -224,6 +241,17 @@ def keep_running(
         )
         for network in state.networks
     ]
+
+
+def resume(problem: MixtureProblem, scaling: Scaling, parameters: Parameters) -> MixtureState:
+    """Begin with parameters in the units of the samples."""
+    weights, networks = parameters
+    floors = problem.network.noise_floors
+    scaled = []
+    for network, noise in (scaling.scale(*parts) for parts in networks):
+        covariance = bound_below(noise.covariance, floors)
+        scaled.append((network, Noise.from_covariance(covariance, len(floors))))
+    return begin(problem, weights, scaled)
 
 
 def begin(

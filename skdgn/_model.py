@@ -28,7 +28,7 @@ from skdgn._posterior import (
     variational_gaps,
 )
 from skdgn._random import RandomSource
-from skdgn._tables import TableVisitor
+from skdgn._visits import Visitor
 
 # A partition with more regions would take gigabytes, and hours.
 MOST_REGIONS = 200_000
@@ -45,13 +45,13 @@ class Model:
     network: Network
     noise: Noise
     partition: Partition
-    visitor: TableVisitor
+    visitor: Visitor
 
     @classmethod
     def build(cls, network: Network, noise: Noise, most_regions: int = MOST_REGIONS) -> Model:
         """Find the regions; TooManyRegionsError if there are more than ``most_regions``."""
         partition = build_partition(network, most_regions)
-        return cls(network, noise, partition, TableVisitor.prepare(partition, noise))
+        return cls(network, noise, partition, Visitor.prepare(partition, noise))
 
     @cached_property
     def prior(self) -> CellIntegrals:

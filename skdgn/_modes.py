@@ -2,7 +2,7 @@
 
 On region r, log p(x, z) is a constant minus
 
-    (|x~ - b~ - A~ m|^2 + |m|^2 + |y - center|^2) / 2     with z = factor @ y,  m = factor @ center
+    (|x~ - b~ - P' center|^2 + |F center|^2 + |y - center|^2) / 2        with z = F y
 
 so its maximum is at the region's point nearest to the centre, in whitened coordinates: a small
 quadratic program.  Facets bound that distance from below.  Regions are taken in the order of their
@@ -73,34 +73,35 @@ def _search(part: Observed, scale: float, found: Floats) -> Integers:
 
 @kernel
 def _find_modes(rows: Floats, conditionals: Conditionals, modes: Floats, regions: Integers) -> None:
-    n_regions, n_features, n_components = conditionals.slopes.shape
+    n_regions, n_components, n_features = conditionals.projections.shape
     factors, projections = conditionals.factors, conditionals.projections
-    slopes, offsets = conditionals.slopes, conditionals.offsets
+    offsets, residuals = conditionals.offsets, np.empty(n_features)
     start, normals = conditionals.facet_start, conditionals.facet_normals
     most_facets = 0
     for r in range(n_regions):
         most_facets = max(most_facets, start[r + 1] - start[r])
     centers, squares = np.empty((n_regions, n_components)), np.empty(n_regions)
-    distances, latent = np.empty(n_regions), np.empty(n_components)
-    point, nearest = np.empty(n_components), np.empty(n_components)
+    distances, point = np.empty(n_regions), np.empty(n_components)
+    nearest = np.empty(n_components)
     bounds, multipliers = np.empty(most_facets), np.empty(most_facets)
     for n in range(len(rows)):
         for r in range(n_regions):
+            for d in range(n_features):
+                residuals[d] = rows[n, d] - offsets[r, d]
             for s in range(n_components):
-                centers[r, s] = conditionals.centers[r, s]
+                centers[r, s] = 0.0
                 for d in range(n_features):
-                    centers[r, s] += projections[r, s, d] * rows[n, d]
+                    centers[r, s] += projections[r, s, d] * residuals[d]
             square = 0.0
             for s in range(n_components):
-                latent[s] = 0.0
+                latent = 0.0
                 for t in range(n_components):
-                    latent[s] += factors[r, s, t] * centers[r, t]
-                square += latent[s] * latent[s]
+                    latent += factors[r, s, t] * centers[r, t]
+                square += latent * latent
             for d in range(n_features):
-                residual = rows[n, d] - offsets[r, d]
                 for s in range(n_components):
-                    residual -= slopes[r, d, s] * latent[s]
-                square += residual * residual
+                    residuals[d] -= projections[r, s, d] * centers[r, s]
+                square += residuals[d] * residuals[d]
             outside = 0.0
             for f in range(start[r], start[r + 1]):
                 distance = conditionals.facet_offsets[f]
@@ -141,8 +142,9 @@ def _follow(
     rows: Floats, conditionals: Conditionals, regions: Integers, n_steps: int, modes: Floats
 ) -> None:
     """Find the modes in given regions for priors around zero, then around the last mode, ..."""
-    n_features, n_components = conditionals.slopes.shape[1:]
+    n_components, n_features = conditionals.projections.shape[1:]
     factors, projections = conditionals.factors, conditionals.projections
+    offsets = conditionals.offsets
     most_facets = 0
     for r in range(len(factors)):
         n_facets = conditionals.facet_start[r + 1] - conditionals.facet_start[r]
@@ -157,9 +159,9 @@ def _follow(
             latent[s] = 0.0
         for _ in range(n_steps):
             for s in range(n_components):
-                center[s] = conditionals.centers[region, s]
+                center[s] = 0.0
                 for d in range(n_features):
-                    center[s] += projections[region, s, d] * rows[n, d]
+                    center[s] += projections[region, s, d] * (rows[n, d] - offsets[region, d])
                 for t in range(n_components):
                     center[s] += factors[region, t, s] * latent[t]
             _nearest_in_region(conditionals, region, center, bounds, multipliers, point)

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
-from skdgn._batches import read
+from skdgn._batches import MOST_ROWS, read
 from skdgn._em import (
     DAMPING_DECREASE,
     DAMPING_INCREASE,
@@ -40,15 +40,20 @@ from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._rows import Table
 from skdgn._statistics import SufficientStatistics, accumulate, accumulate_incomplete
-from skdgn._visits import NEGLIGIBLE, ROUNDING, Visitor, Visits
+from skdgn._visits import NEGLIGIBLE, Visitor, Visits
 
 Integers = NDArray[np.intp]
+Result = TypeVar("Result")
 
 # Steps over all layers that a network is refused before it moves its output layer alone, which
 # cannot be refused but for rounding, and then stays.
 _MOST_SHORTENINGS = 4
 # A network whose samples weigh less than this has nothing to learn from.
 _SMALLEST_WEIGHT = 1e-10
+# By so much may bounds exceed densities before samples are looked at again.
+_BOUND_EXCESS = 4.0
+# Relative error, with a large margin, of squares that only tell what does not matter.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -134,14 +139,15 @@ class NetworkVisits:
         self.visits: list[list[tuple[Integers, bool, Visits]]] = [[] for _ in models]
         self._visit_incomplete(np.flatnonzero(~self.is_complete))
         self._visit_complete(np.flatnonzero(self.is_complete))
-        self.log_density: Floats = logsumexp(self.log_joint, axis=1)
+        largest = self.log_joint.max(axis=1)
+        sums = np.exp(self.log_joint - largest[:, None]).sum(axis=1)
+        self.log_density: Floats = largest + np.log(sums)
 
     def _visit(self, network: int, chosen: Integers, complete: bool) -> None:
         if chosen.size == 0 or self.log_weights[network] == -np.inf:
             return
         visitor = self.models[network].visitor
-        samples = self.samples[chosen]
-        visits = visitor.complete.visit(samples) if complete else visitor.incomplete.visit(samples)
+        visits = visitor.visit(self.samples[chosen])
         self.log_joint[chosen, network] = self.log_weights[network] + visits.log_density
         self.visits[network].append((chosen, complete, visits))
 
@@ -150,21 +156,22 @@ class NetworkVisits:
             self._visit(network, samples, complete=False)
 
     def _visit_complete(self, samples: Integers) -> None:
-        """Visit the most promising network first, and then those that may matter beside it."""
+        """Visit the networks whose bounds are not below rounding of the density."""
         if samples.size == 0:
             return
         table = self.samples[samples]
         bounds = np.stack(
-            [log_density_bounds(model.visitor.complete, table) for model in self.models], axis=1
+            [log_density_bounds(model.visitor, table) for model in self.models], axis=1
         )
         bounds += self.log_weights
-        first = bounds.argmax(axis=1)
+        near = bounds >= bounds.max(axis=1, keepdims=True) - NEGLIGIBLE - _BOUND_EXCESS
         for network in range(len(self.models)):
-            self._visit(network, samples[first == network], complete=True)
-        known = self.log_joint[samples, first]
-        for network in range(len(self.models)):
-            matters = (first != network) & (bounds[:, network] >= known - NEGLIGIBLE)
-            self._visit(network, samples[matters], complete=True)
+            self._visit(network, samples[near[:, network]], complete=True)
+        # Where the largest bound exceeded the density by more, others matter as well.
+        known = self.log_joint[samples].max(axis=1, keepdims=True)
+        late = ~near & (bounds >= known - NEGLIGIBLE)
+        for network in map(int, np.flatnonzero(late.any(axis=0))):
+            self._visit(network, samples[late[:, network]], complete=True)
 
     @property
     def responsibilities(self) -> Floats:
@@ -183,18 +190,21 @@ def log_density_bounds(visitor: Visitor, samples: Floats) -> Floats:
     It is at most the sum of the regions' evidences: a mass is at most 1.
     """
     conditionals = visitor.conditionals
-    n_regions, n_components = conditionals.centers.shape
-    whitened = visitor.noise.whiten(samples)
+    n_regions, _, n_components = conditionals.slopes.shape
+    factor = visitor.noise.factor
+    whitened = samples @ np.linalg.inv(factor).T if factor.ndim == 2 else samples / factor
     squares = np.einsum("nd,nd->n", whitened, whitened)
     offsets = np.einsum("rd,rd->r", conditionals.offsets, conditionals.offsets)
     exponents = whitened @ (2.0 * conditionals.offsets.T) - offsets
     projections = conditionals.projections.reshape(n_regions * n_components, -1)
-    means = (whitened @ projections.T).reshape(-1, n_regions, n_components) + conditionals.centers
-    exponents += np.einsum("nrs,nrs->nr", means, means)
-    largest = (0.5 * exponents + conditionals.log_constants).max(axis=1)
-    # Squares were subtracted from each other: their rounding errors are as large as they were.
-    rounding = ROUNDING * len(conditionals.offsets[0]) * (squares + offsets.max())
-    bound: Floats = largest - 0.5 * squares + rounding + np.log(n_regions)
+    centers = np.einsum("rsd,rd->rs", conditionals.projections, conditionals.offsets)
+    means = (whitened @ projections.T).reshape(-1, n_regions, n_components) - centers
+    means *= means
+    exponents += means.sum(axis=2) if n_components > 1 else means[:, :, 0]
+    exponents += 2.0 * conditionals.log_constants
+    # Squares were subtracted from each other, and an inverse was not the best way to whiten.
+    rounding = _ROUNDING * (squares + offsets.max())
+    bound: Floats = 0.5 * (exponents.max(axis=1) - squares) + rounding + np.log(n_regions)
     return bound
 
 
@@ -217,9 +227,7 @@ def expect_mixture(
             float(weights @ visited.log_density),
         )
 
-    return problem.workers.sum(
-        expect_batch, _sample_bytes(models), problem.rows, problem.row_weights
-    )
+    return _sum(problem, models, expect_batch)
 
 
 def _heavy(batch: Table, weights: Floats) -> tuple[Floats, Floats]:
@@ -228,8 +236,14 @@ def _heavy(batch: Table, weights: Floats) -> tuple[Floats, Floats]:
     return read(batch)[chosen], weights[chosen]
 
 
-def _sample_bytes(models: Sequence[Model]) -> float:
-    return sum(model.visitor.row_bytes for model in models)
+def _sum(problem: Problem, models: Sequence[Model], function: Callable[..., Result]) -> Result:
+    """Add up a function of batches of samples, each to be visited by all networks."""
+    sample_bytes = sum(model.visitor.row_bytes for model in models)
+    # Each network sees its share of a batch: enough samples to be worth the call.
+    most = MOST_ROWS * len(models)
+    return problem.workers.sum(
+        function, sample_bytes, problem.rows, problem.row_weights, most_rows=most
+    )
 
 
 def _accumulate(
@@ -341,9 +355,7 @@ class MixtureProblem:
                 gains[network] = shares[chosen, network] @ (after - before)
             return gains
 
-        gains = self.network.workers.sum(
-            add_up, _sample_bytes(models), self.network.rows, self.network.row_weights
-        )
+        gains = _sum(self.network, models, add_up)
         for k in moved:
             gains[k] += self.log_prior(models[k]) - state.networks[k].log_prior
         return np.asarray(gains)
@@ -356,8 +368,8 @@ class MixtureStep:
     problem: MixtureProblem
     m_step: str
     tol: float
-    revive: Callable[[MixtureState], MixtureState | None] | None = None  # when EM stands still
-    n_revivals: int = 0  # left
+    exchange: Callable[[MixtureState], MixtureState | None] | None = None  # when EM stands still
+    n_exchanges: int = 0  # left
     dampings: Floats | None = None  # (K,)
     n_still: int = 0  # iterations that gained little
 
@@ -366,13 +378,13 @@ class MixtureStep:
         trial = self._step(state)
         gain = 0.0 if trial is None else trial.lower_bound - state.lower_bound
         self.n_still = self.n_still + 1 if gain < self.tol else 0
-        if (trial is None or self.n_still >= PATIENCE) and self.n_revivals > 0:
-            self.n_revivals -= 1
-            assert self.revive is not None
-            revived = self.revive(trial or state)
-            if revived is not None:
+        if (trial is None or self.n_still >= PATIENCE) and self.n_exchanges > 0:
+            self.n_exchanges -= 1
+            assert self.exchange is not None
+            exchanged = self.exchange(trial or state)
+            if exchanged is not None:
                 self.dampings, self.n_still = None, 0
-                return revived
+                return exchanged
         return trial
 
     def _step(self, state: MixtureState) -> MixtureState | None:

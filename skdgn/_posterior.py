@@ -18,14 +18,13 @@ from skdgn._modes import find_modes
 from skdgn._network import Floats, finite_array
 from skdgn._random import make_generator
 from skdgn._reporter import Reporter
-from skdgn._tables import TableVisitor, concatenate
-from skdgn._visits import Visits
+from skdgn._visits import Visitor, Visits, concatenate
 
 # Visits, and as many Gaussians that are not truncated.
 _COMPARISON_COPIES = 2
 
 
-def log_density(visitor: TableVisitor, rows: NDArray[Any], workers: Workers) -> Floats:
+def log_density(visitor: Visitor, rows: NDArray[Any], workers: Workers) -> Floats:
     """Exact log p(x) of every row (n, D)."""
     return workers.fill(
         np.empty(len(rows)),
@@ -36,7 +35,7 @@ def log_density(visitor: TableVisitor, rows: NDArray[Any], workers: Workers) -> 
 
 
 def conditional_log_density(
-    visitor: TableVisitor, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
+    visitor: Visitor, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
 ) -> Floats:
     """Exact log density of some features of every row (n, D), given the others."""
 
@@ -51,7 +50,7 @@ def conditional_log_density(
     return workers.fill(np.empty(len(rows)), compare_batch, 2.0 * visitor.row_bytes, rows)
 
 
-def posterior(visitor: TableVisitor, rows: NDArray[Any], workers: Workers) -> Posterior:
+def posterior(visitor: Visitor, rows: NDArray[Any], workers: Workers) -> Posterior:
     """Exact posterior of every row (n, D)."""
     parts = workers.map(lambda batch: visitor.visit(read(batch)), visitor.row_bytes, rows)
     visits = concatenate([visits for _, visits in parts])
@@ -59,7 +58,7 @@ def posterior(visitor: TableVisitor, rows: NDArray[Any], workers: Workers) -> Po
 
 
 def summarize(
-    visitor: TableVisitor,
+    visitor: Visitor,
     rows: NDArray[Any],
     summary: Callable[[Posterior], NDArray[Any]],
     result: NDArray[Any],
@@ -75,7 +74,7 @@ def summarize(
 
 
 def lower_bounds(
-    visitor: TableVisitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+    visitor: Visitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
 ) -> Floats:
     """Evidence lower bound of every row (n, D) and its Gaussian."""
 
@@ -88,7 +87,7 @@ def lower_bounds(
 
 
 def variational_gaps(
-    visitor: TableVisitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+    visitor: Visitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
 ) -> Floats:
     """Divergence of Gaussians beyond the best ones, and that of the best ones: (n, 2)."""
 
@@ -147,7 +146,7 @@ class Posterior:
 
     def __init__(
         self,
-        visitor: TableVisitor,
+        visitor: Visitor,
         rows: Floats,
         visits: Visits,
         reporter: Reporter | None = None,
@@ -217,7 +216,7 @@ class Posterior:
     @cached_property
     def _conditional(self) -> tuple[Floats, Floats]:
         """Factors (v, S, S) and whitened centres (v, S) of the visits' untruncated Gaussians."""
-        return self._visitor.incomplete.condition(self._table, self._visits)
+        return self._visitor.condition(self._table, self._visits)
 
     @cached_property
     def _is_known(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._batches import Workers, read
-from skdgn._incomplete_visits import IncompleteVisitor
+from skdgn._jit import sum_kernel
 from skdgn._missing import NoiseUnits, find_holes, make_holes, whiten_observed
 from skdgn._network import Floats
 from skdgn._row_conditionals import RegionMaps
 from skdgn._rows import Table
-from skdgn._tables import TableVisitor
-from skdgn._visits import Visits, sum_kernel
+from skdgn._search import ObservedRegions
+from skdgn._visits import Visitor, Visits
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,14 @@ def _accumulate(
 
 
 def accumulate_incomplete(
-    visitor: IncompleteVisitor,
+    regions: ObservedRegions,
     visits: Visits,
     rows: Floats,
     row_weights: Floats,
     full_squares: bool,
 ) -> SufficientStatistics:
     """Sum the statistics of a batch of rows (n, D) with holes over its sparse posterior."""
-    n_regions, n_features, n_components = visitor.maps.slopes.shape
+    n_regions, n_features, n_components = regions.maps.slopes.shape
     weights = np.zeros(n_regions)
     first = np.zeros((n_regions, n_components))
     second = np.zeros((n_regions, n_components, n_components))
@@ -142,8 +142,8 @@ def accumulate_incomplete(
         visits,
         np.ascontiguousarray(rows),
         row_weights,
-        visitor.units,
-        visitor.maps,
+        regions.units,
+        regions.maps,
         weights,
         first,
         second,
@@ -274,14 +274,14 @@ def _accumulate_incomplete(
 
 
 def expect(
-    visitor: TableVisitor,
+    visitor: Visitor,
     rows: Table,
     row_weights: Floats,
     full_squares: bool,
     workers: Workers,
 ) -> SufficientStatistics:
     """Run the E-step over batches of rows (n, D), NaN where a value is missing."""
-    n_regions = len(visitor.conditionals.centers)
+    n_regions = len(visitor.partition)
 
     def expect_batch(batch: Table, batch_weights: Floats) -> SufficientStatistics:
         # A row without weight may be so far out that its log density is not a number.
@@ -291,11 +291,11 @@ def expect(
         parts: list[SufficientStatistics] = []
         if not has_holes.all() or not heavy.any():
             some = table[~has_holes]
-            visits = visitor.complete.visit(some)
+            visits = visitor.visit(some)
             parts.append(accumulate(visits, some, weights[~has_holes], n_regions, full_squares))
         if has_holes.any():
             some = table[has_holes]
-            visits = visitor.incomplete.visit(some)
+            visits = visitor.visit(some)
             parts.append(
                 accumulate_incomplete(
                     visitor.incomplete, visits, some, weights[has_holes], full_squares

@@ -22,10 +22,10 @@ from skdgn._fitting import Scaling
 from skdgn._mixture_fitting import (
     MixtureSettings,
     Parameters,
-    begin,
     keep_running,
     pose_mixture_problem,
     restore_networks,
+    resume,
 )
 from skdgn._network import Floats, Network
 from skdgn._network_mixtures import MixtureProblem, MixtureState
@@ -51,7 +51,6 @@ def take_mixture_step(
     settings: MixtureSettings,
 ) -> MixtureStepResult:
     """Improve parameters by a chunk of samples (n, D), NaN where a value is missing."""
-    weights, networks = parameters
     chunk_weight = float(sample_weights.sum())
     scaling = Scaling(running[0].center, running[0].deviations)
     before = sum(own.statistics.total_weight for own in running)
@@ -73,7 +72,7 @@ def take_mixture_step(
         return replace(state, networks=tuple(blended))
 
     with threadpool_limits(limits=1, user_api="blas"):
-        state = begin(problem, weights, [scaling.scale(*network) for network in networks])
+        state = resume(problem, scaling, parameters)
         state, damping = _step(problem, blend(state), running[0].damping)
         kept = blend(state)
     log_volume = scaling.log_volume(samples, sample_weights, settings.network.workers)

@@ -109,6 +109,10 @@ def _column_without_numbers(X: Any) -> Any:
         column = X.iloc[:, [place]] if hasattr(X, "iloc") else X[:, [place]]
         try:
             check_array(column, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0)
+            # Times are numbers only while they are on their own.
+            has_numbers = np.asarray(column).dtype.kind not in "mM"
         except (TypeError, ValueError):
+            has_numbers = False
+        if not has_numbers:
             return X.columns[place] if is_frame else place
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import check_is_fitted
 
+from skdgn._delegation import DelegatingMixin
 from skdgn._documentation import DocumentedMixin
 from skdgn._validation import validate_rows
 from skdgn._versions import VersionedMixin
@@ -18,7 +20,12 @@ from skdgn.estimator import PiecewiseAffineDGN
 
 
 class DGNImputer(
-    DocumentedMixin, VersionedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
+    DelegatingMixin,
+    DocumentedMixin,
+    VersionedMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     """Imputation by the exact conditional mean of a deep generative network.
 
@@ -31,6 +38,12 @@ class DGNImputer(
     add_indicator : bool, default=False
         Whether to append a column of zeros and ones for each feature that had missing values in
         `fit`, 1 where a value was missing.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the estimator; None leaves its own as it is.
+    n_jobs : int, default=None
+        Number of threads of the estimator; None leaves its own as it is.
+    verbose : int, default=0
+        How much the estimator prints; 0 leaves its own as it is.
 
     Attributes
     ----------
@@ -64,11 +77,25 @@ class DGNImputer(
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [ExactDensity, None],
         "add_indicator": ["boolean"],
+        "random_state": ["random_state", np.random.Generator],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
     }
 
-    def __init__(self, estimator: ExactDensity | None = None, add_indicator: bool = False) -> None:
+    def __init__(
+        self,
+        estimator: ExactDensity | None = None,
+        add_indicator: bool = False,
+        *,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.estimator = estimator
         self.add_indicator = add_indicator
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
 
     # The estimator's own parameters are checked when it is fitted.
     @_fit_context(prefer_skip_nested_validation=False)
@@ -99,7 +126,8 @@ class DGNImputer(
         2
         """
         rows = self._validate(X, reset=True)
-        estimator = PiecewiseAffineDGN() if self.estimator is None else clone(self.estimator)
+        template = PiecewiseAffineDGN() if self.estimator is None else self.estimator
+        estimator = self._configure(clone(template))
         # Only frames bring the names along that an error about a column is to mention.
         self.estimator_ = estimator.fit(X if hasattr(X, "columns") else rows, None, sample_weight)
         self.indicator_ = None

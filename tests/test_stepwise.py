@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from skdgn import PiecewiseAffineDGN
 from skdgn._running import find_similar
@@ -27,9 +28,14 @@ def test_a_stream_approaches_the_fit_of_all_rows(stream, share_missing):
     rng = np.random.default_rng(0)
     held_out = make_noisy_circle(3000, noise=0.05, random_state=1)
     chunks = [np.where(rng.random(rows.shape) < share_missing, np.nan, rows) for rows in stream]
-    model = make_model()
-    scores = [model.partial_fit(chunk).score(held_out) for chunk in chunks]
-    full = make_model().fit(np.concatenate(chunks[:20])).score(held_out)
+    # Fits with other seeds end up to 0.05 apart, of streams as of tables: three are averaged.
+    models = [make_model().set_params(random_state=seed) for seed in range(3)]
+    scores = [
+        np.mean([model.partial_fit(chunk).score(held_out) for model in models]) for chunk in chunks
+    ]
+    table = np.concatenate(chunks[:20])
+    full = np.mean([clone(model).fit(table).score(held_out) for model in models])
+    model = models[0]
     # From 200 rows to all of them: most of what was lost at first is made up for.
     assert full - scores[-1] < 0.03
     assert full - scores[-1] < 0.3 * (full - scores[0])

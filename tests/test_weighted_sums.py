@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
 
-from skdgn import PiecewiseAffineDGN
+from skdgn import DGNEnsemble, PiecewiseAffineDGN
 from skdgn._batches import MOST_ROWS, Workers
 from skdgn._weighted_sums import WeightedSum, draw_labels
 from tests.networks import random_network
@@ -140,6 +140,34 @@ def test_conditional_densities_are_ratios_and_integrate_to_one(members, rows):
     table[:, 1] = nodes
     density = np.exp(total.conditional_log_density(table, features, WORKERS))
     assert density.sum() * (nodes[1] - nodes[0]) == pytest.approx(1.0, abs=1e-10)
+
+
+def test_distributions_of_single_features_by_quadrature(members):
+    ensemble = DGNEnsemble.from_estimators(members, WEIGHTS)
+    nodes = np.linspace(-25.0, 25.0, 2001)
+    row = np.array([[0.5, 1.2, np.nan]])
+    table = np.tile([0.5, np.nan, np.nan], (nodes.size, 1))
+    table[:, 1] = nodes
+    shares = softmax(ensemble.score_samples(table))
+    mean = ensemble.conditional_mean(row, given=0)[0, 0]
+    assert mean == pytest.approx(shares @ nodes, rel=1e-9)
+    middle = 0.5 * (nodes[1:] + nodes[:-1])
+    for place in (900, 1000, 1040, 1100):
+        row[0, 1] = middle[place]
+        below = ensemble.conditional_cdf(row, given=0)[0, 0]
+        assert below == pytest.approx(shares[: place + 1].sum(), abs=1e-4)  # midpoints
+    quantile = ensemble.conditional_quantiles(row, given=0, q=[0.1, 0.9])[:, 0, 0]
+    for value, level in zip(quantile, (0.1, 0.9), strict=True):
+        row[0, 1] = value
+        assert ensemble.conditional_cdf(row, given=0)[0, 0] == pytest.approx(level, abs=1e-11)
+    # The responsibility-weighted sum of what the members say.
+    row = np.array([[0.5, 1.2, -0.3], [3.0, np.nan, 0.1]])
+    given = np.where([True, False, True], row, np.nan)
+    weights = ensemble.predict_proba(given)
+    of_members = [member.conditional_cdf(row[:1], given=[0, 2])[0, 0] for member in members]
+    below = ensemble.conditional_cdf(row, given=[0, 2])
+    assert below[0, 0] == pytest.approx(weights[0] @ of_members, abs=1e-12)
+    assert np.isnan(below[1, 0])
 
 
 def test_imputed_means_by_quadrature(members):

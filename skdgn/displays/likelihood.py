@@ -194,8 +194,8 @@ def _check_curve(estimator: Any, name: str) -> Any:
     model: Any = check_density(estimator, name)
     if not hasattr(model, "lower_bounds_"):
         raise ValueError(
-            f"{name} must have been fitted by EM, as a PiecewiseAffineDGN or a DGNMixture is, "
-            f"got {estimator!r}. Pass its members, estimators_."
+            f"{name} must have been fitted by EM, as a PiecewiseAffineDGN or a DGNMixture is. "
+            f"Pass its members, estimators_, instead of {estimator!r}."
         )
     if len(model.lower_bounds_) == 0:
         raise ValueError(

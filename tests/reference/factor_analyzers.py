@@ -24,9 +24,7 @@ class FactorAnalyzers:
             self.weights, self.means, self.loadings, self.variances, strict=True
         ):
             covariance = loading @ loading.T + np.diag(variance)
-            columns.append(
-                np.log(weight) + multivariate_normal(mean, covariance).logpdf(samples)
-            )
+            columns.append(np.log(weight) + multivariate_normal(mean, covariance).logpdf(samples))
         return np.stack(columns, axis=1)
 
     def log_likelihood(self, samples: np.ndarray) -> float:
@@ -46,9 +44,7 @@ class FactorAnalyzers:
             # [z; 1] and its second moment, summed over samples.
             design = np.column_stack([factors, np.ones(len(samples))])
             second = (share[:, None] * design).T @ design
-            second[:n_factors, :n_factors] += share.sum() * (
-                np.eye(n_factors) - gain @ loading
-            )
+            second[:n_factors, :n_factors] += share.sum() * (np.eye(n_factors) - gain @ loading)
             cross = (share[:, None] * samples).T @ design
             solution = np.linalg.solve(second, cross.T).T
             self.loadings[k], self.means[k] = solution[:, :-1], solution[:, -1]
