@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skdgn._batches import MOST_ROWS, row_batches
 from skdgn._cells import Cells, Facets, integrate_gaussian
 from skdgn._draws import MOST_REJECTIONS, Cell, choose, draw_in_boxes, draw_plainly
 from skdgn._jit import kernel
 from skdgn._network import Floats
+from skdgn._reporter import Reporter
 
 Integers = NDArray[np.intp]
 
@@ -92,7 +94,11 @@ def draw_truncated(
 
 
 def draw_mixtures(
-    facets: Facets, mixtures: Mixtures, n_draws: int, generator: np.random.Generator
+    facets: Facets,
+    mixtures: Mixtures,
+    n_draws: int,
+    generator: np.random.Generator,
+    reporter: Reporter | None = None,
 ) -> Floats:
     """Draw independent points from every mixture: (n_draws, n, S)."""
     frames = principal_frames(mixtures)
@@ -104,15 +110,22 @@ def draw_mixtures(
     begins = np.append(begins, len(choices))
     points = np.empty((len(choices), n_dimensions))
     regions = mixtures.regions[parts]
-    n_done = _draw_plainly(facets, frames, parts, regions, begins, generator, points)
-    for i in np.flatnonzero(n_done < np.diff(begins)):
-        cell = make_cell(facets, frames, parts[i], regions[i])
-        rest = points[begins[i] + n_done[i] : begins[i + 1]]
-        if draw_in_boxes(cell, generator, rest) < len(rest):
-            raise RuntimeError(
-                f"Region {regions[i]} is too thin to draw from: no point was accepted in "
-                f"{MOST_REJECTIONS} trials. Try another random_state, or more noise."
+    with (reporter or Reporter()).count(len(choices), "draws") as advance:
+        for batch in row_batches(len(parts), MOST_ROWS):
+            bounds = begins[batch.start : batch.stop + 1]
+            n_done = _draw_plainly(
+                facets, frames, parts[batch], regions[batch], bounds, generator, points
             )
+            for i in np.flatnonzero(n_done < np.diff(bounds)):
+                region = regions[batch][i]
+                cell = make_cell(facets, frames, parts[batch][i], region)
+                rest = points[bounds[i] + n_done[i] : bounds[i + 1]]
+                if draw_in_boxes(cell, generator, rest) < len(rest):
+                    raise RuntimeError(
+                        f"Region {region} is too thin to draw from: no point was accepted in "
+                        f"{MOST_REJECTIONS} trials. Try another random_state, or more noise."
+                    )
+            advance(int(bounds[-1]))
     draws = np.empty((n_rows * n_draws, n_dimensions))
     own = choices[order]
     for s in range(n_dimensions):

@@ -146,11 +146,13 @@ class Model:
         units = self.visitor.incomplete.units
         tables = np.tile(rows, (n_draws, 1, 1))
         # Draws of a seed must not depend on the memory at hand: all batches are of the same size.
-        for batch in row_batches(len(rows), MOST_ROWS):
-            latent = self.posterior(rows[batch], workers).sample(n_draws, generator)
-            for table, points in zip(tables[:, batch], latent, strict=True):
-                noise = self.noise.color(generator.standard_normal(table.shape))
-                fill_with_draws(table, self.network.forward(points) + noise, units)
+        with workers.reporter.count(len(rows)) as advance:
+            for batch in row_batches(len(rows), MOST_ROWS):
+                latent = self.posterior(rows[batch], workers).sample(n_draws, generator)
+                for table, points in zip(tables[:, batch], latent, strict=True):
+                    noise = self.noise.color(generator.standard_normal(table.shape))
+                    fill_with_draws(table, self.network.forward(points) + noise, units)
+                advance(batch.stop)
         return tables
 
     def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:

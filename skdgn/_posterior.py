@@ -17,6 +17,7 @@ from skdgn._mixtures import Mixtures, draw_mixtures
 from skdgn._modes import find_modes
 from skdgn._network import Floats, finite_array
 from skdgn._random import make_generator
+from skdgn._reporter import Reporter
 from skdgn._visits import Visitor, Visits, concatenate
 
 # Visits, and as many Gaussians that are not truncated.
@@ -52,7 +53,8 @@ def conditional_log_density(
 def posterior(visitor: Visitor, rows: NDArray[Any], workers: Workers) -> Posterior:
     """Exact posterior of every row (n, D)."""
     parts = workers.map(lambda batch: visitor.visit(read(batch)), visitor.row_bytes, rows)
-    return Posterior(visitor, read(rows), concatenate([visits for _, visits in parts]))
+    visits = concatenate([visits for _, visits in parts])
+    return Posterior(visitor, read(rows), visits, workers.reporter)
 
 
 def summarize(
@@ -142,10 +144,17 @@ class Posterior:
     (4, 1, 1)
     """
 
-    def __init__(self, visitor: Visitor, rows: Floats, visits: Visits) -> None:
+    def __init__(
+        self,
+        visitor: Visitor,
+        rows: Floats,
+        visits: Visits,
+        reporter: Reporter | None = None,
+    ) -> None:
         self._visitor = visitor
         self._table = rows
         self._visits = visits
+        self._reporter = reporter or Reporter()
         self._n_regions = len(visitor.partition)
 
     def __len__(self) -> int:
@@ -262,7 +271,7 @@ class Posterior:
         )
         draws = np.full((int(n_draws), len(self), visits.means.shape[1]), np.nan)
         facets = self._visitor.partition.cells.facets()
-        draws[:, known] = draw_mixtures(facets, mixtures, int(n_draws), generator)
+        draws[:, known] = draw_mixtures(facets, mixtures, int(n_draws), generator, self._reporter)
         return draws
 
     def mode(self, zero_noise: bool = False) -> Floats:

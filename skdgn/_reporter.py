@@ -86,8 +86,8 @@ class Reporter:
         logger.log(logging.INFO if self.verbose else logging.WARNING, message)
 
     @contextmanager
-    def count(self, total: int) -> Iterator[Callable[[int], None]]:
-        """Count samples while they are worked on: yields a function of how many are done.
+    def count(self, total: int, unit: str = "samples") -> Iterator[Callable[[int], None]]:
+        """Count what is being worked on: yields a function of how many are done.
 
         Of work within work, only the outer one counts.
         """
@@ -99,7 +99,7 @@ class Reporter:
         def advance(done: int) -> None:
             now = time.perf_counter()
             if done < total and now - began > (_WORTH_MENTIONING if is_nameless else 0.0):
-                self._advance(done, total, now, began)
+                self._advance(f"{done:,}/{total:,} {unit}", done / total, now, began)
 
         self._is_counting = True
         try:
@@ -116,18 +116,16 @@ class Reporter:
         with event.install_listener("numba:compile", _CompilerListener(self)):
             yield
 
-    def _advance(self, done: int, total: int, now: float, began: float) -> None:
+    def _advance(self, counted: str, share: float, now: float, began: float) -> None:
         pause = _REWRITTEN_EVERY
         if not self.is_rewriting:
             pause = max(_WRITTEN_EVERY, _SHARE_OF_TIME * (now - self._started))
         if now - self._last_written < pause:
             return
-        left = (now - began) * (total - done) / done
+        left = (now - began) * (1.0 - share) / share
         name = f"{self._phase}  " if self._phase else ""
-        self.write(
-            f"{name}{done:,}/{total:,} samples  {now - began:.1f} s, about {left:.0f} s left",
-            lasting=False,
-        )
+        text = f"{name}{counted}  {now - began:.1f} s, about {left:.0f} s left"
+        self.write(text, lasting=False)
 
     def _say_compiling(self) -> None:
         if self.verbose and not self._said_compiling:
