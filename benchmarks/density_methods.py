@@ -45,7 +45,7 @@ ENSEMBLE = "DGNEnsemble"
 METHODS = (*THEIRS, BAGGED, *OURS, ENSEMBLE)
 # Ensembles, and whose sizes their members have.
 MEMBERS = {BAGGED: "GaussianMixture", ENSEMBLE: "DGNMixture"}
-N_MEMBERS = 8
+N_MEMBERS = 5
 N_FOLDS = 5
 # With fewer rows, all of the folds are held out once.
 FEWEST_ROWS = 500

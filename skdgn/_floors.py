@@ -3,16 +3,17 @@
 Where values are tied (counts, levels, rounded measurements, a column that is mostly zero), a
 network can pass through them exactly, and the likelihood has no bound: the noise shrinks to
 nothing, and a sample a little off what was seen before has no density worth the name.  So the
-variance of a feature with n values, m of them distinct, is never below
+variance of a feature with n values, m of them distinct, m < n, is never below
 
-    t min(g^2 / 12, v / n),    t = 1 - (m - 1) / (n - 1).
+    max(min(g^2, v) / 12,  t min(h^2 / 12, v / n)),    t = 1 - (m - 1) / (n - 1).
 
-``g`` is the mean gap between neighbouring distinct values: ``g^2 / 12`` is the variance of what
-rounding to a grid that wide leaves out.  ``v`` is the variance of the values: ``v / n`` is what a
-single sample as far off as the values are from their mean adds to an estimate from n of them.  It
-takes over where gaps are wide (of two levels, ``g^2 / 12`` may exceed v), and bounds the price of
-surprises: about one new sample in n is one, and costs about n / 2 nats.  ``t`` is the share of
-ties: without any, there is no floor of this kind.
+``g`` is the smallest gap between distinct values: ``g^2 / 12`` is the variance of what rounding to
+a grid that wide leaves out.  ``v`` is the variance of the values, which a gap between few levels
+may exceed.  The second term is for values that are tied without lying on a grid, as where many are
+zero and the others are not rounded.  ``h`` is the mean gap between neighboring distinct values, and
+``v / n`` what a single sample as far off as the values are from their mean adds to an estimate from
+n of them; it bounds the price of surprises: about one new sample in n is one, and costs about n / 2
+nats.  ``t`` is the share of ties: without any, there is no floor of this kind.
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ def _warranted_variance(column: Floats, repetitions: float) -> float:
     values = np.unique(observed)
     if not 1 < len(values) < len(observed):
         return 0.0
+    variance = float(observed.var())
+    rounding = min(float(np.diff(values).min()) ** 2, variance) / 12.0
     ties = 1.0 - (len(values) - 1) / (len(observed) - 1)
-    gap = (values[-1] - values[0]) / (len(values) - 1)
-    return float(ties * min(gap**2 / 12.0, observed.var() / (repetitions * len(observed))))
+    gap = float(values[-1] - values[0]) / (len(values) - 1)
+    return max(rounding, ties * min(gap**2 / 12.0, variance / (repetitions * len(observed))))
 
 
 def bound_below(covariance: Floats, floors: Floats) -> Floats:

@@ -34,7 +34,16 @@ from skdgn._network import Floats, Network
 from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep, NoisePrior
 from skdgn._network_search import Search
 from skdgn._noise import Noise
-from skdgn._rows import ScaledRows, Table, fits_into, merge_duplicates, sample_rows
+from skdgn._rows import (
+    OrderedColumns,
+    Rows,
+    ScaledRows,
+    Table,
+    fits_into,
+    merge_duplicates,
+    order_columns,
+    sample_rows,
+)
 from skdgn._running import Running
 
 # A table that is not in memory starts from so many of its samples.
@@ -96,33 +105,40 @@ def fit_mixture(
     reporter = workers.reporter
     reporter.begin("reading and scaling samples")
     in_memory = fits_into(workers.memory, samples)
-    if in_memory and isinstance(settings.init, str):
+    is_mergeable = in_memory and isinstance(settings.init, str)
+    if is_mergeable:
         samples, sample_weights = merge_duplicates(read(samples), sample_weights)
-    scaling = Scaling.of(samples, sample_weights, settings.network.covariance_type, workers)
-    table: Table = scaling.apply(samples)
+    covariance_type = settings.network.covariance_type
+    # Chance must not depend on the order of the columns, which is anybody's choice.
+    scaled = Scaling.of(samples, sample_weights, covariance_type, workers).apply(samples)
+    order = order_columns(scaled, sample_weights, workers)
+    columns: Rows = OrderedColumns(samples, order)
+    if is_mergeable:
+        columns, sample_weights = merge_duplicates(read(columns), sample_weights)
+    scaling = Scaling.of(columns, sample_weights, covariance_type, workers)
+    table: Table = scaling.apply(columns)
     if in_memory:
         table = read(table)
     floors = find_floors(table, sample_weights, settings.network)
     problem = pose_mixture_problem(table, sample_weights, floors, scaling, settings)
-    log_volume = scaling.log_volume(samples, sample_weights, workers)
+    log_volume = scaling.log_volume(columns, sample_weights, workers)
 
     def result(progress: Progress) -> MixtureResult:
+        state, back = progress.state, np.argsort(order)
+        bound_by_ties = [
+            at_floor(model.noise.covariance, floors) & (floors > settings.network.reg_covar)
+            for model in state.models
+        ]
         return MixtureResult(
-            progress.state.weights,
-            restore_networks(problem, scaling, progress.state),
-            progress.state.lower_bound - log_volume,
+            state.weights,
+            take_features(restore_networks(problem, scaling, state), back),
+            state.lower_bound - log_volume,
             np.array(progress.lower_bounds) - log_volume,
             progress.converged,
             progress.stopped,
             False,
-            np.any(
-                [
-                    at_floor(model.noise.covariance, floors) & (floors > settings.network.reg_covar)
-                    for model in progress.state.models
-                ],
-                axis=0,
-            ),
-            keep_running(problem, scaling, progress.state),
+            np.any(bound_by_ties, axis=0)[back],
+            [own.take_features(back) for own in keep_running(problem, scaling, state)],
         )
 
     def tell(run: int, progress: Progress) -> bool:
@@ -148,7 +164,8 @@ def fit_mixture(
         try:
             for run in range(1 if warm_start is not None else settings.n_init):
                 if warm_start is not None:
-                    start = resume(problem, scaling, warm_start)
+                    weights, networks = warm_start
+                    start = resume(problem, scaling, (weights, take_features(networks, order)))
                 else:
                     reporter.begin("starting from linear networks")
                     start = start_mixture(problem, settings, generator)
@@ -198,6 +215,15 @@ def restore_networks(
 ) -> list[tuple[Network, Noise]]:
     """Express the parameters of a state in the original units."""
     return [restore_parameters(problem.network, scaling, network) for network in state.networks]
+
+
+def take_features(
+    networks: list[tuple[Network, Noise]], features: NDArray[np.intp]
+) -> list[tuple[Network, Noise]]:
+    """Return the networks for these features, in this order."""
+    return [
+        (network.take_features(features), noise.restrict(features)) for network, noise in networks
+    ]
 
 
 def keep_running(

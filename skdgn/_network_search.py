@@ -37,7 +37,7 @@ from skdgn._rows import ScaledRows, sample_rows
 # Trials are made on at most so many samples of all networks together.
 _MOST_SAMPLES = 8000
 # How many candidates for a network enter a round, and how many iterations each is given.
-_ROUNDS = ((4, 4), (2, 8))
+_ROUNDS = ((4, 2), (1, 6))
 # Iterations of two networks that may take the place of one.
 _SPLIT_ITERATIONS = 12
 # How many networks are split, and how many pairs merged, to find an exchange.

@@ -6,6 +6,7 @@ Regions found by the search are visited, large bounds first, unless the bound is
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,6 +59,10 @@ _MANY_VISITS = 256
 # Space for visits is made in steps, and joined; rows are read and whitened.
 _COPIES_OF_VISITS = 3
 _COPIES_OF_ROWS = 8
+# A kernel cannot be interrupted.  So it is given space for so many visits at first, and for more as
+# long as it takes fewer seconds than this.
+_FIRST_VISITS = 1024
+_SECONDS_AT_A_TIME = 0.1
 
 
 class Visits(NamedTuple):
@@ -206,18 +211,21 @@ def _collect_visits(
     log_density, log_density_error = np.empty(n_rows), np.empty(n_rows)
     start = np.zeros(n_rows + 1, dtype=np.intp)
     chunks: list[tuple[Any, ...]] = []
-    n_done = 0
+    n_done, most_visits = 0, _FIRST_VISITS
     while n_done < n_rows or not chunks:
         # The number of visits is not known: when these arrays are full, go on in new ones.
-        capacity = (_USUAL_VISITS << len(chunks)) * (n_rows - n_done) + n_regions
+        n_expected = (_USUAL_VISITS << len(chunks)) * (n_rows - n_done)
+        capacity = min(n_expected, most_visits) + n_regions
         chunk = (
             np.empty(capacity, dtype=np.intp),
             np.empty(capacity),
             np.empty((capacity, n_components)),
             np.empty((capacity, n_components, n_components)),
         )
-        n_before = n_done
+        n_before, began = n_done, time.perf_counter()
         n_done = visit(n_before, Visits(log_density, start, *chunk, log_density_error))
+        if time.perf_counter() - began < _SECONDS_AT_A_TIME:
+            most_visits *= 4
         n_visits = start[n_done] - start[n_before]
         chunks.append(tuple(array[:n_visits] for array in chunk))
     regions, responsibilities, means, covariances = (

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from skdgn._checks import check_continuation
 from skdgn._network import Floats
 from skdgn._weighted_sums import WeightedSum
 from skdgn.conditioning import ExactConditioning
@@ -33,6 +34,16 @@ class ExactDensity(ExactConditioning):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+    def _check_continuation(
+        self, ranges: tuple[Floats, Floats], reason: str, names: list[Any], sets_units: bool
+    ) -> None:
+        """Refuse samples, of these ranges, that the fitted density is far from."""
+        nothing = np.full((1, self.n_features_in_), np.nan)
+        features = np.arange(self.n_features_in_)
+        prior = self._fitted_model().feature_distributions(nothing, features)
+        mean, deviations = prior.mean[0], np.sqrt(prior.variance[0])
+        check_continuation(ranges, mean, deviations, reason, names, sets_units)
 
     @contextmanager
     def _unchanged_by_failure(self) -> Iterator[None]:

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._attributes import attributes_of_model, attributes_of_result
 from skdgn._checks import (
-    check_continuation,
     check_hidden_layer_sizes,
     check_observed,
     check_prior_scale,
@@ -174,13 +173,14 @@ class PiecewiseAffineDGN(
     -----
     **Tied values.**  A network can pass through values that occur many times, and the likelihood
     grows without bound as the noise vanishes there.  So the noise variance of a feature is never
-    below ``t * min(g**2 / 12, v / n)``: n is the number of different samples in which it was
-    observed, v its variance, g the mean gap between neighboring distinct values (``g**2 / 12`` is
-    the variance of the error of rounding to such a grid), and t the share of ties, ``1 - (m - 1) /
-    (n - 1)`` for m distinct values.  Rounded values keep at least the noise of their rounding;
-    levels, counts and columns that are mostly zero keep noise worth one sample; features without
-    ties are left alone.  A warning names the features whose noise is at this floor: how high their
-    densities are is set by it.  With ``covariance_type="full"``, the noise covariance minus the
+    below ``max(min(g**2, v) / 12, t * min(h**2 / 12, v / n))`` if any of its values are tied: g is
+    the smallest gap between distinct values (``g**2 / 12`` is the variance of the error of rounding
+    to such a grid), h the mean gap, v the variance, n the number of different samples in which it
+    was observed, and t the share of ties, ``1 - (m - 1) / (n - 1)`` for m distinct values.  Counts
+    and rounded values keep at least the noise of their rounding; columns that are mostly zero keep
+    noise worth one sample; features without ties are left alone.  A warning names the features
+    whose noise is at this floor: how high their densities are is set by it.  With
+    ``covariance_type="full"``, the noise covariance minus the
     diagonal matrix of the floors is positive semidefinite; with ``"spherical"``, the variance is
     not below the mean of the floors.  In `partial_fit`, the first chunk sets the floors.
 
@@ -472,11 +472,7 @@ class PiecewiseAffineDGN(
             if self.weight_prior is not None:
                 check_prior_scale(float(self.prior_scale), ranges, names)
         if continuation is not None:
-            nothing = np.full((1, self.n_features_in_), np.nan)
-            features = np.arange(self.n_features_in_)
-            prior = self._fitted_model().feature_distributions(nothing, features)
-            mean, deviations = prior.mean[0], np.sqrt(prior.variance[0])
-            check_continuation(ranges, mean, deviations, continuation, names, sets_units)
+            self._check_continuation(ranges, continuation, names, sets_units)
 
     def _settings(self) -> Settings:
         """Check what scikit-learn's constraints leave open."""

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -29,6 +29,7 @@ from skdgn._network import Floats, Network
 from skdgn._noise import Noise
 from skdgn._progress import IterationPrinter, describe_interrupt
 from skdgn._random import draw_seed
+from skdgn._rows import value_ranges
 from skdgn._running import Running
 from skdgn._stepwise_mixtures import take_mixture_step
 from skdgn._validation import check_weights, validate_rows
@@ -485,6 +486,19 @@ class DGNMixture(
         template.n_features_in_ = self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             template.feature_names_in_ = self.feature_names_in_
+
+    def _check_scales(
+        self,
+        template: PiecewiseAffineDGN,
+        samples: NDArray[Any],
+        weights: Floats,
+        continuation: str | None,
+        sets_units: bool,
+    ) -> None:
+        template._check_scales(samples, weights, None, sets_units)
+        if continuation is not None:
+            ranges, names = value_ranges(samples, weights), template._column_names()
+            self._check_continuation(ranges, continuation, names, sets_units)
 
     def _attributes(
         self,

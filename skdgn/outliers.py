@@ -126,13 +126,17 @@ class DGNOutlierDetector(
     def _template(self) -> Any:
         return PiecewiseAffineDGN() if self.estimator is None else self.estimator
 
-    def _validate(self, X: Any, reset: bool) -> NDArray[Any]:
-        """Check number and names of the features; the estimator checks the values."""
+    def _validate(self, X: Any, reset: bool) -> tuple[Any, NDArray[Any]]:
+        """Check number and names of the features; the estimator checks the values.
+
+        Frames are returned as they are, other tables as arrays; and an array of either.
+        """
+        X = fill_masked(X)
         allow_nan = get_tags(self._template()).input_tags.allow_nan
         rows: NDArray[Any] = validate_data(
             self, X, reset=reset, ensure_all_finite="allow-nan" if allow_nan else True
         )
-        return rows
+        return X if hasattr(X, "columns") else rows, rows
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: None = None) -> Self:
@@ -159,12 +163,11 @@ class DGNOutlierDetector(
         >>> int((detector.score_samples(X) < detector.offset_).sum())  # a fifth of the samples
         1
         """
-        X = fill_masked(X)
-        rows = self._validate(X, reset=True)
-        estimator = self._configure(clone(self._template())).fit(X)
-        offset = np.quantile(estimator.score_samples(X), self.contamination)
+        table, rows = self._validate(X, reset=True)
+        estimator = self._configure(clone(self._template())).fit(table)
+        offset = np.quantile(estimator.score_samples(table), self.contamination)
         if self.cv is not None and rows.nbytes <= 2.0**20 * get_config()["working_memory"]:
-            unseen = self._score_unseen(X if hasattr(X, "columns") else rows, rows, self.cv)
+            unseen = self._score_unseen(table, rows, self.cv)
             if _is_too_high(offset, unseen, self.contamination):
                 offset = np.quantile(unseen, self.contamination)
         self.estimator_, self.offset_ = estimator, float(offset)
@@ -217,9 +220,8 @@ class DGNOutlierDetector(
         True
         """
         check_is_fitted(self)
-        X = fill_masked(X)
-        self._validate(X, reset=False)
-        return np.asarray(self.estimator_.score_samples(X), dtype=np.float64)
+        table, _ = self._validate(X, reset=False)
+        return np.asarray(self.estimator_.score_samples(table), dtype=np.float64)
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Compute by how much the log density of each sample exceeds the threshold.

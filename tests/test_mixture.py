@@ -546,3 +546,12 @@ def test_bad_samples_are_named(clusters):
         short_mixture().fit(holed)
     with pytest.raises(ValueError, match="at most the number of samples of positive weight, 2"):
         short_mixture().fit(clusters, sample_weight=np.arange(120) < 2)
+
+
+def test_the_order_of_the_columns_does_not_matter(fitted, clusters):
+    order = [2, 0, 1]
+    other = short_mixture().fit(clusters[:, order])
+    np.testing.assert_allclose(other.lower_bounds_, fitted.lower_bounds_, rtol=1e-6)
+    np.testing.assert_allclose(
+        other.score_samples(clusters[:, order]), fitted.score_samples(clusters), rtol=1e-5
+    )
