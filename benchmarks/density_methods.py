@@ -64,9 +64,9 @@ SINGLE_SIZES = (
     (2, (16,), "diag"),
     (1, (16,), "diag"),
 )
-# Latent dimensions, hidden layers, and how many networks there are for each of the Gaussians of this
-# type that validation likes best: networks bend.  Without hidden layers, a mixture of them is one of
-# Gaussians or of factor analyzers.
+# Latent dimensions, hidden layers, and how many networks there are for each of the Gaussians of
+# this type that validation likes best: networks bend.  Without hidden layers, a mixture of them is
+# one of Gaussians or of factor analyzers.
 MEMBER_SIZES = {
     "full": ((1, (4,), 0.5), (1, (), 1.0), (1, (4,), 1.0), (1, (2,), 1.0), (1, (), 0.5)),
     "diag": ((1, (4,), 0.5), (2, (), 1.0), (2, (4,), 0.5), (1, (4,), 1.0), (1, (), 1.0)),
