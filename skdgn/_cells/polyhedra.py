@@ -8,6 +8,7 @@ its facets, and the divergence theorem turns its moments into those of the same 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,14 +24,11 @@ from skdgn._cells._interface import (
     Pieces,
     register_whitening,
 )
-from skdgn._cells.polygons import (
-    SMALLEST_ANGLE,
-    chord,
-    edge_part,
-    interior_point,
-    longer_than_rounding,
-)
+from skdgn._cells.polygons import edge_middle, interior_point, project
 from skdgn._jit import kernel
+
+# Lines at a smaller angle are parallel: deep layers compute equal lines with different roundings.
+SMALLEST_ANGLE = 1e-12
 
 
 class WhitenedPolyhedra(NamedTuple):
@@ -159,6 +157,76 @@ def fill_frame(plane: Floats) -> None:
     for s in range(3):
         t, u = (s + 1) % 3, (s + 2) % 3
         plane[7 + s] = plane[t] * plane[4 + u] - plane[u] * plane[4 + t]
+
+
+@kernel
+def longer_than_rounding(begin: float, end: float, distance: float) -> bool:
+    """Tell whether part of a line, at this distance, is longer than the rounding of its ends."""
+    if math.isinf(begin) or math.isinf(end):
+        return begin < end
+    return end - begin > THINNEST_PIECE * (1.0 + distance + min(abs(begin), abs(end)))
+
+
+@kernel
+def _edge_root(edge: Floats, gx: float, gy: float, value: float) -> float:
+    """Position on an edge where ``g . z + value`` changes its sign, or the end nearest to it."""
+    nx, ny, offset, begin, end = edge
+    root = -(offset * (gx * nx + gy * ny) + value) / (gx * ny - gy * nx)
+    return min(max(root, begin), end)
+
+
+@kernel
+def chord(edges: Floats, gx: float, gy: float, value: float) -> tuple[bool, float, float, int, int]:
+    """Part of the line ``g . z + value = 0`` inside a cell, along ``d`` of an edge with normal g.
+
+    The first result tells whether the line cuts the cell in two pieces worth telling apart, the
+    last two are the edges at which the chord begins and ends, or -1.
+
+    Where lines are nearly parallel, rounding moves their common point along both of them.  That
+    does no harm as long as both have the same point: it is computed once, on the edge.
+    """
+    px, py = -value * gx, -value * gy
+    dx, dy = gy, -gx
+    lowest, highest = -math.inf, math.inf
+    first, last = -1, -1
+    thin = THINNEST_PIECE * (1.0 + abs(value))
+    for e in range(len(edges)):
+        nx, ny = edges[e, 0], edges[e, 1]
+        rate = nx * dx + ny * dy
+        distance = nx * px + ny * py - edges[e, 2]
+        if abs(rate) < SMALLEST_ANGLE:
+            if distance <= thin:
+                return False, 0.0, 0.0, -1, -1
+        elif rate > 0.0:
+            if -distance / rate > lowest:
+                lowest, first = -distance / rate, e
+        elif -distance / rate < highest:
+            highest, last = -distance / rate, e
+    if first >= 0:
+        lowest = project(edges[first], _edge_root(edges[first], gx, gy, value), dx, dy)
+    if last >= 0:
+        highest = project(edges[last], _edge_root(edges[last], gx, gy, value), dx, dy)
+    return longer_than_rounding(lowest, highest, abs(value)), lowest, highest, first, last
+
+
+@kernel
+def edge_part(
+    edge: Floats, is_cut: bool, gx: float, gy: float, value: float
+) -> tuple[float, float, float, float]:
+    """Parts of an edge where ``g . z + value`` is positive, and where it is negative.
+
+    ``is_cut`` tells whether the chord begins or ends at this edge.
+    """
+    nx, ny, offset, begin, end = edge
+    rate = gx * ny - gy * nx
+    if is_cut:
+        root = _edge_root(edge, gx, gy, value)
+        if rate > 0.0:
+            return root, end, begin, root
+        return begin, root, root, end
+    if offset * (gx * nx + gy * ny) + value + rate * edge_middle(begin, end) > 0.0:
+        return begin, end, 0.0, 0.0
+    return 0.0, 0.0, begin, end
 
 
 @kernel
