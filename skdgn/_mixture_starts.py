@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.special
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
@@ -75,7 +76,8 @@ def find_responsibilities(
         chosen = generator.choice(len(samples), n_networks, replace=False)
         labels = _nearest(samples, samples[chosen])
         return _one_hot(labels, n_networks) * sample_weights[:, None]
-    with warnings.catch_warnings():
+    # Samples are NumPy's here, whatever they were: other arrays cannot start from k-means.
+    with config_context(array_api_dispatch=False), warnings.catch_warnings():
         # Fewer clusters than asked for, or more iterations: it is a start, and EM goes on.
         warnings.simplefilter("ignore", ConvergenceWarning)
         if method == "gaussian_mixture":
