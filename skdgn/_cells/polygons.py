@@ -68,8 +68,12 @@ class Polygons:
         return Pieces(Polygons(start.copy(), edges.copy()), parents.copy(), positive.copy())
 
     def facets(self) -> Facets:
-        """List the edges' lines."""
-        return Facets(self.start, self.edges[:, :2], self.edges[:, 2])
+        """List the lines of all edges that are longer than a piece must be thick."""
+        begin, end = self.edges[:, 3], self.edges[:, 4]
+        distance = 1.0 + np.abs(self.edges[:, 2]) + np.minimum(np.abs(begin), np.abs(end))
+        long = end - begin > THINNEST_PIECE * np.where(np.isfinite(distance), distance, 0.0)
+        start = np.concatenate([[0], np.cumsum(long)])[self.start]
+        return Facets(start, self.edges[long, :2], self.edges[long, 2])
 
     def corners(self) -> Corners:
         """List the vertices of every bounded polygon: where its edges begin."""
@@ -152,53 +156,53 @@ def _interior_points(start: Integers, edges: Floats) -> Floats:
 
 
 @kernel
-def longer_than_rounding(begin: float, end: float, distance: float) -> bool:
-    """Tell whether part of a line, at this distance, is longer than the rounding of its ends."""
-    if math.isinf(begin) or math.isinf(end):
-        return begin < end
-    return end - begin > THINNEST_PIECE * (1.0 + distance + min(abs(begin), abs(end)))
+def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
+    """Values of ``g . z + value`` around a polygon, at four nodes per edge, NaN where there is none.
+
+    The nodes of an edge are the point where it begins and, if it is unbounded: the foot of the
+    perpendicular (if neither end is finite), the point at infinity where it ends, and a point at
+    infinity between there and the beginning of the next edge.  What two edges have in common is
+    evaluated once, so that both are told the same.
+
+    Values are relative to 1 + the distance from the origin; at infinity, they are slopes.
+    """
+    n_edges = len(edges)
+    values = np.full(4 * n_edges, np.nan)
+    for e in range(n_edges):
+        nx, ny, offset, begin, end = edges[e]
+        rate = gx * ny - gy * nx
+        at_foot = offset * (gx * nx + gy * ny) + value
+        near = at_foot / (1.0 + abs(offset))
+        if begin > -math.inf:
+            near = (at_foot + rate * begin) / (1.0 + abs(offset) + abs(begin))
+            values[4 * e] = near
+        elif end < math.inf:
+            near = (at_foot + rate * end) / (1.0 + abs(offset) + abs(end))
+        else:
+            values[4 * e + 1] = near
+        # Parallel lines do not come any closer at infinity.
+        parallel = abs(rate) < SMALLEST_ANGLE
+        if begin == -math.inf:
+            values[4 * e] = near if parallel else -rate
+        if end == math.inf:
+            values[4 * e + 2] = near if parallel else rate
+            # The bisector of the directions in which the polygon is unbounded here: of length
+            # 2 (sin + cos) of half the angle between them, which is pi for a half-plane.
+            mx, my = edges[(e + 1) % n_edges, 0], edges[(e + 1) % n_edges, 1]
+            x, y = nx + mx + ny - my, ny + my - nx + mx
+            values[4 * e + 3] = (gx * x + gy * y) / math.sqrt(x * x + y * y)
+    return values
 
 
 @kernel
-def _edge_root(edge: Floats, gx: float, gy: float, value: float) -> float:
+def _root(edge: Floats, gx: float, gy: float, value: float) -> float:
     """Position on an edge where ``g . z + value`` changes its sign, or the end nearest to it."""
     nx, ny, offset, begin, end = edge
-    root = -(offset * (gx * nx + gy * ny) + value) / (gx * ny - gy * nx)
-    return min(max(root, begin), end)
-
-
-@kernel
-def chord(edges: Floats, gx: float, gy: float, value: float) -> tuple[bool, float, float, int, int]:
-    """Part of the line ``g . z + value = 0`` inside a cell, along ``d`` of an edge with normal g.
-
-    The first result tells whether the line cuts the cell in two pieces worth telling apart, the
-    last two are the edges at which the chord begins and ends, or -1.
-
-    Where lines are nearly parallel, rounding moves their common point along both of them.  That
-    does no harm as long as both have the same point: it is computed once, on the edge.
-    """
-    px, py = -value * gx, -value * gy
-    dx, dy = gy, -gx
-    lowest, highest = -math.inf, math.inf
-    first, last = -1, -1
-    thin = THINNEST_PIECE * (1.0 + abs(value))
-    for e in range(len(edges)):
-        nx, ny = edges[e, 0], edges[e, 1]
-        rate = nx * dx + ny * dy
-        distance = nx * px + ny * py - edges[e, 2]
-        if abs(rate) < SMALLEST_ANGLE:
-            if distance <= thin:
-                return False, 0.0, 0.0, -1, -1
-        elif rate > 0.0:
-            if -distance / rate > lowest:
-                lowest, first = -distance / rate, e
-        elif -distance / rate < highest:
-            highest, last = -distance / rate, e
-    if first >= 0:
-        lowest = _project(edges[first], _edge_root(edges[first], gx, gy, value), dx, dy)
-    if last >= 0:
-        highest = _project(edges[last], _edge_root(edges[last], gx, gy, value), dx, dy)
-    return longer_than_rounding(lowest, highest, abs(value)), lowest, highest, first, last
+    rate = gx * ny - gy * nx
+    at_foot = offset * (gx * nx + gy * ny) + value
+    if rate == 0.0:
+        return begin if begin > -math.inf else end
+    return min(max(-at_foot / rate, begin), end)
 
 
 @kernel
@@ -209,23 +213,94 @@ def _project(edge: Floats, t: float, dx: float, dy: float) -> float:
 
 
 @kernel
-def edge_part(
-    edge: Floats, is_cut: bool, gx: float, gy: float, value: float
-) -> tuple[float, float, float, float]:
-    """Parts of an edge where ``g . z + value`` is positive, and where it is negative.
+def cut_polygon(
+    edges: Floats, gx: float, gy: float, value: float
+) -> tuple[int, int, int, float, float, float, float]:
+    """Find where the line ``g . z + value = 0`` cuts a polygon.
 
-    ``is_cut`` tells whether the chord begins or ends at this edge.
+    The sides of vertices are decided once for all edges, and around a convex polygon they change
+    twice: from the clearest positive node, the walk in either direction ends at the first one that
+    is not.  So the pieces are closed polygons, whatever rounding makes of single signs.
+
+    Returns
+    -------
+    n_positive : int
+        Number of edges of which a part is on the positive side; -1 if there is no such side, and
+        -2 if there is no negative side.
+    first, last : int
+        The first and the last of them, in the order around the cell.
+    rise, fall : float
+        Position on the first edge where the positive side begins, and on the last edge where it
+        ends; NaN if that is at infinity, between two edges.
+    lowest, highest : float
+        Ends of the chord along ``d`` of an edge with normal g: the points of fall and rise.
+
+    Notes
+    -----
+    Where lines are nearly parallel, rounding moves their common point along both of them.  That
+    does no harm as long as both have the same point: it is computed once, on the edge.
     """
-    nx, ny, offset, begin, end = edge
-    rate = gx * ny - gy * nx
-    if is_cut:
-        root = _edge_root(edge, gx, gy, value)
-        if rate > 0.0:
-            return root, end, begin, root
-        return begin, root, root, end
-    if offset * (gx * nx + gy * ny) + value + rate * _edge_middle(begin, end) > 0.0:
-        return begin, end, 0.0, 0.0
-    return 0.0, 0.0, begin, end
+    n_edges = len(edges)
+    if n_edges == 0:
+        return 0, 0, -1, math.nan, math.nan, -math.inf, math.inf
+    values = _node_values(edges, gx, gy, value)
+    n_nodes = values.size
+    top, bottom = 0, 0
+    for i in range(n_nodes):
+        if values[i] > values[top]:
+            top = i
+        if values[i] < values[bottom]:
+            bottom = i
+    if values[top] <= THINNEST_PIECE or values[bottom] >= -THINNEST_PIECE:
+        # Of a piece too thin to be cut off, the larger part decides.
+        n_positive = -2 if values[top] > -values[bottom] else -1
+        return n_positive, 0, 0, math.nan, math.nan, 0.0, 0.0
+    # The first and the last node of the positive side, and the nodes before and behind them.
+    start, before = top, top
+    while values[before] > 0.0 or math.isnan(values[before]):
+        if values[before] > 0.0:
+            start = before
+        before = (before - 1) % n_nodes
+    stop, behind = top, top
+    while values[behind] > 0.0 or math.isnan(values[behind]):
+        if values[behind] > 0.0:
+            stop = behind
+        behind = (behind + 1) % n_nodes
+    # At the nodes 2 and 3 an edge has come to its end.
+    first = (before // 4 + (before % 4 >= 2)) % n_edges
+    last = stop // 4
+    dx, dy = gy, -gx
+    rise, fall, lowest, highest = math.nan, math.nan, -math.inf, math.inf
+    if before % 4 < 2:
+        rise = _root(edges[first], gx, gy, value)
+        highest = _project(edges[first], rise, dx, dy)
+    if stop % 4 < 2:
+        fall = _root(edges[last], gx, gy, value)
+        lowest = _project(edges[last], fall, dx, dy)
+    n_positive = (last - first) % n_edges + 1
+    if start == stop and start % 4 == 3:
+        n_positive = 0  # nothing of any edge, but only what is between two at infinity
+    return n_positive, first, last, rise, fall, lowest, highest
+
+
+@kernel
+def copy_run(
+    edges: Floats, first: int, n_run: int, begin: float, end: float, target: Floats, position: int
+) -> int:
+    """Copy a run of edges, with new ends of the first and the last unless these are NaN.
+
+    Returns the position behind them; an edge without length is left out.
+    """
+    for i in range(n_run):
+        e = (first + i) % len(edges)
+        _copy_edges(edges, e, e + 1, target, position)
+        if i == 0 and not math.isnan(begin):
+            target[position, 3] = begin
+        if i == n_run - 1 and not math.isnan(end):
+            target[position, 4] = end
+        if target[position, 3] < target[position, 4]:
+            position += 1
+    return position
 
 
 @kernel
@@ -235,45 +310,47 @@ def _split(
     n_cells = start.size - 1
     most_cells = 2 * n_cells
     new_start = np.zeros(most_cells + 1, dtype=np.intp)
-    new_edges = np.empty((2 * len(edges) + 2 * n_cells, 5))
+    new_edges = np.empty((2 * len(edges) + 4 * n_cells, 5))
     parents = np.empty(most_cells, dtype=np.intp)
     positive = np.empty(most_cells, dtype=np.bool_)
     n_new, n_edges = 0, 0
     for r in range(n_cells):
         cell = edges[start[r] : start[r + 1]]
         gx, gy = gradients[r]
-        constant = gx == 0.0 and gy == 0.0
-        crossed, lowest, highest, first, last = False, 0.0, 0.0, -1, -1
-        if not constant:
-            crossed, lowest, highest, first, last = chord(cell, gx, gy, values[r])
-        if crossed:
-            for side in (True, False):
-                for e in range(len(cell)):
-                    parts = edge_part(cell[e], e in (first, last), gx, gy, values[r])
-                    begin, end = (parts[0], parts[1]) if side else (parts[2], parts[3])
-                    if longer_than_rounding(begin, end, abs(cell[e, 2])):
-                        n_edges = _copy_edges(cell, e, e + 1, new_edges, n_edges)
-                        new_edges[n_edges - 1, 3] = begin
-                        new_edges[n_edges - 1, 4] = end
-                sign = 1.0 if side else -1.0
-                new_edges[n_edges, 0] = sign * gx
-                new_edges[n_edges, 1] = sign * gy
-                new_edges[n_edges, 2] = -sign * values[r]
-                new_edges[n_edges, 3] = lowest if side else -highest
-                new_edges[n_edges, 4] = highest if side else -lowest
-                n_edges += 1
-                parents[n_new] = r
-                positive[n_new] = side
-                n_new += 1
-                new_start[n_new] = n_edges
-        else:
+        n_positive = -2 if values[r] > 0.0 else -1
+        first, last, rise, fall, lowest, highest = 0, 0, 0.0, 0.0, 0.0, 0.0
+        if gx != 0.0 or gy != 0.0:
+            n_positive, first, last, rise, fall, lowest, highest = cut_polygon(
+                cell, gx, gy, values[r]
+            )
+        if n_positive < 0:
             n_edges = _copy_edges(cell, 0, len(cell), new_edges, n_edges)
-            if constant:
-                positive[n_new] = values[r] > 0.0
-            else:
-                x, y = interior_point(cell)
-                positive[n_new] = gx * x + gy * y + values[r] > 0.0
+            positive[n_new] = n_positive == -2
             parents[n_new] = r
+            n_new += 1
+            new_start[n_new] = n_edges
+            continue
+        n_negative = len(cell) - n_positive
+        if not math.isnan(rise):
+            n_negative += 1
+        behind = last + 1
+        if not math.isnan(fall):
+            n_negative += 1
+            behind = last
+        for side in (True, False):
+            sign = 1.0 if side else -1.0
+            if side:
+                n_edges = copy_run(cell, first, n_positive, rise, fall, new_edges, n_edges)
+            else:
+                n_edges = copy_run(cell, behind, n_negative, fall, rise, new_edges, n_edges)
+            new_edges[n_edges, 0] = sign * gx
+            new_edges[n_edges, 1] = sign * gy
+            new_edges[n_edges, 2] = -sign * values[r]
+            new_edges[n_edges, 3] = lowest if side else -highest
+            new_edges[n_edges, 4] = highest if side else -lowest
+            n_edges += 1
+            parents[n_new] = r
+            positive[n_new] = side
             n_new += 1
             new_start[n_new] = n_edges
     return new_start[: n_new + 1], new_edges[:n_edges], parents[:n_new], positive[:n_new]

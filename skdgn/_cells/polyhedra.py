@@ -25,10 +25,9 @@ from skdgn._cells._interface import (
 )
 from skdgn._cells.polygons import (
     SMALLEST_ANGLE,
-    chord,
-    edge_part,
+    copy_run,
+    cut_polygon,
     interior_point,
-    longer_than_rounding,
 )
 from skdgn._jit import kernel
 
@@ -167,23 +166,13 @@ def clip(edges: Floats, n_edges: int, gx: float, gy: float, value: float, clippe
 
     -1 stands for an empty polygon: no edges are the whole plane.
     """
-    crossed, lowest, highest, first, last = chord(edges[:n_edges], gx, gy, value)
-    if not crossed:
-        x, y = interior_point(edges[:n_edges])
-        if gx * x + gy * y + value <= 0.0:
-            return -1
+    n_run, first, _, rise, fall, lowest, highest = cut_polygon(edges[:n_edges], gx, gy, value)
+    if n_run == -1:
+        return -1
+    if n_run == -2:
         copy_rows(edges, n_edges, clipped, 0)
         return n_edges
-    n_clipped = 0
-    for e in range(n_edges):
-        begin, end, _, _ = edge_part(edges[e], e in (first, last), gx, gy, value)
-        if longer_than_rounding(begin, end, abs(edges[e, 2])):
-            clipped[n_clipped, 0] = edges[e, 0]
-            clipped[n_clipped, 1] = edges[e, 1]
-            clipped[n_clipped, 2] = edges[e, 2]
-            clipped[n_clipped, 3] = begin
-            clipped[n_clipped, 4] = end
-            n_clipped += 1
+    n_clipped = copy_run(edges[:n_edges], first, n_run, rise, fall, clipped, 0)
     clipped[n_clipped, 0] = gx
     clipped[n_clipped, 1] = gy
     clipped[n_clipped, 2] = -value
