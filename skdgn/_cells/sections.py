@@ -13,7 +13,8 @@ import numpy as np
 
 from skdgn._cells._interface import Floats
 from skdgn._cells.boundaries import polygon_moments
-from skdgn._cells.polyhedra import clip, copy_rows, dot, fill_frame
+from skdgn._cells.polyhedra import clip, copy_rows
+from skdgn._cells.skeletons import dot, fill_frame
 from skdgn._cells.quadrature import (
     KRONROD_GAUSS_WEIGHTS,
     KRONROD_NODES,
