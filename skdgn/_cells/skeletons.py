@@ -631,17 +631,21 @@ def facet_polygons(
                 plane[i] = planes[f, i]
             fill_frame(plane)
             first, last = cycle_start[f], cycle_start[f + 1]
+            n_before, has_edges = n_edges, False
             for k in range(first, last):
                 other = planes[start[r] + across[k]]
                 if is_wall(other):
                     continue
+                has_edges = True
                 behind = k + 1 if k + 1 < last else first
                 _fill_edge(
                     plane, other, own_nodes[cycles[k]], own_nodes[cycles[behind]], edges[n_edges]
                 )
-                # Nodes may coincide.
+                # Nodes may coincide, even all nodes of a facet; no edges would be a whole plane.
                 if edges[n_edges, 3] < edges[n_edges, 4]:
                     n_edges += 1
+            if has_edges and n_edges == n_before:
+                continue
             n_planes += 1
             edge_start[n_planes] = n_edges
         new_start[r + 1] = n_planes
