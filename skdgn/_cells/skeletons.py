@@ -204,7 +204,8 @@ def _cut_wall_edge(
         behind_a = dot(normal, plane[:3])
         cross(node[1:4], b[1:4], normal)
         before_b = dot(normal, plane[:3])
-        if behind_a < -_MISPLACED or before_b < -_MISPLACED:
+        opposite = dot(node[1:4], a[1:4]) + dot(node[1:4], b[1:4]) < 0.0
+        if behind_a < -_MISPLACED or before_b < -_MISPLACED or opposite:
             closest = a if abs(slope_a) < abs(slope_b) else b
             along = dot(closest[1:4], node[4:])
             for s in range(3):
