@@ -11,6 +11,7 @@ Shapes: ``r`` regions, ``u`` units of a layer, ``s`` latent dimensions, ``d`` fe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -151,7 +152,9 @@ class Network:
     def n_identifiable_weights(self) -> int:
         """Number of weights, less those that rescaling units and rotating z leave undetermined."""
         n_weights = sum(coef.size for coef in self.coefs) + sum(v.size for v in self.intercepts)
-        n_rotations = self.n_components * (self.n_components - 1) // 2
+        # Rotations of the dimensions that the first layer does not look at leave it as it is.
+        n_unseen = max(0, self.n_components - len(self.coefs[0]))
+        n_rotations = math.comb(self.n_components, 2) - math.comb(n_unseen, 2)
         return n_weights - sum(self.hidden_layer_sizes) - n_rotations
 
     def towards(self, other: Network, share: float) -> Network:

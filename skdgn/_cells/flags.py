@@ -164,6 +164,10 @@ def polyhedron_moments(
         return -math.inf
     if max(log_tolerance, _LOG_FLAG_RELATIVE_ERROR + log_bound) >= _LOG_FLAG_ERROR:
         mass = flag_polyhedron(cells, region, center, mean, covariance)
+        if mass <= 0.0 and log_tolerance >= _LOG_FLAG_ERROR:
+            mean[:] = nearest
+            covariance[:] = 0.0
+            return -math.inf
         if mass > 0.0:
             log_mass = math.log(mass)
             if max(log_tolerance, _LOG_FLAG_RELATIVE_ERROR + log_mass) >= _LOG_FLAG_ERROR:

@@ -214,9 +214,9 @@ def _project(edge: Floats, t: float, dx: float, dy: float) -> float:
 
 @kernel
 def cut_polygon(
-    edges: Floats, gx: float, gy: float, value: float
+    edges: Floats, gx: float, gy: float, value: float, thinnest: float
 ) -> tuple[int, int, int, float, float, float, float]:
-    """Find where the line ``g . z + value = 0`` cuts a polygon.
+    """Find where the line ``g . z + value = 0`` cuts a polygon, but for pieces as thin as given.
 
     The sides of vertices are decided once for all edges, and around a convex polygon they change
     twice: from the clearest positive node, the walk in either direction ends at the first one that
@@ -251,7 +251,7 @@ def cut_polygon(
             top = i
         if values[i] < values[bottom]:
             bottom = i
-    if values[top] <= THINNEST_PIECE or values[bottom] >= -THINNEST_PIECE:
+    if values[top] <= thinnest or values[bottom] >= -thinnest:
         # Of a piece too thin to be cut off, the larger part decides.
         n_positive = -2 if values[top] > -values[bottom] else -1
         return n_positive, 0, 0, math.nan, math.nan, 0.0, 0.0
@@ -321,7 +321,7 @@ def _split(
         first, last, rise, fall, lowest, highest = 0, 0, 0.0, 0.0, 0.0, 0.0
         if gx != 0.0 or gy != 0.0:
             n_positive, first, last, rise, fall, lowest, highest = cut_polygon(
-                cell, gx, gy, values[r]
+                cell, gx, gy, values[r], THINNEST_PIECE
             )
         if n_positive < 0:
             n_edges = _copy_edges(cell, 0, len(cell), new_edges, n_edges)

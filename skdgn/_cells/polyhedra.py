@@ -165,7 +165,7 @@ def clip(edges: Floats, n_edges: int, gx: float, gy: float, value: float, clippe
 
     -1 stands for an empty polygon: no edges are the whole plane.
     """
-    n_run, first, _, rise, fall, lowest, highest = cut_polygon(edges[:n_edges], gx, gy, value)
+    n_run, first, _, rise, fall, lowest, highest = cut_polygon(edges[:n_edges], gx, gy, value, 0.0)
     if n_run == -1:
         return -1
     if n_run == -2:

@@ -27,8 +27,11 @@ NODE_SIZE = 7
 # The side of a node closer to a plane than this, in relative terms, is not decided by its sign
 # alone (see `_label`).
 _CLOSEST_NODE = 1e-13
-# Slopes along a direction that are rounding errors, of unit vectors.
-_PARALLEL = 1e-13
+# A slope below this, at infinity, is zero.  Where nodes on either side of the threshold have been told
+# apart in a way that no plane would, the next one is tried.
+_PARALLEL = (1e-13, 1e-12, 1e-14, 1e-11, 1e-15, 1e-10)
+# Slopes of unit vectors that are rounding errors.
+_ROUNDING = 1e-15
 # A node at infinity may be this far from where it should be.  (Parallel lines end in one direction.)
 _MISPLACED = 1e-12
 # A point computed from others so many times farther from the origin is better computed from planes.
@@ -100,11 +103,11 @@ def is_wall(plane: Floats) -> bool:
 
 
 @kernel
-def _node_value(node: Floats, gradient: Floats, value: float) -> float:
+def _node_value(node: Floats, gradient: Floats, value: float, parallel: float) -> float:
     """Value of ``gradient . z + value`` at a node, relative to 1 + its distance from the origin."""
     if node[0] == 0.0:
         slope = dot(gradient, node[1:4])
-        if abs(slope) >= _PARALLEL:
+        if abs(slope) >= parallel:
             return slope
         foot = node[4:]
         return (dot(gradient, foot) + value) / (1.0 + math.sqrt(dot(foot, foot)))
@@ -215,7 +218,7 @@ def _cut_wall_edge(
     # At ``x_a = foot_a + R direction_a`` the function is ``R slope_a + value_a``, and likewise at
     # b; it is zero at ``(1 - s) x_a + s x_b`` with ``s = s0 + s1 / R`` up to lower orders.
     share, shift = 0.0, 0.0
-    if abs(slope_a) < _PARALLEL and abs(slope_b) < _PARALLEL:
+    if abs(slope_a) < _ROUNDING and abs(slope_b) < _ROUNDING:
         if value_a != value_b:
             share = min(max(value_a / (value_a - value_b), 0.0), 1.0)
     else:
@@ -276,7 +279,7 @@ def _cut_edge(
             find_line(first, second, direction, origin)
         slope = dot(gradient, direction)
         step = 0.0
-        if abs(slope) >= _PARALLEL:
+        if abs(slope) >= _ROUNDING:
             step = -(dot(gradient, origin) + value) / slope
         if bounded:
             step = max(step, 0.0)
@@ -400,17 +403,21 @@ def split_skeletons(
         n_cut = 0
         side_of_all = value > 0.0
         if gradient[0] != 0.0 or gradient[1] != 0.0 or gradient[2] != 0.0:
-            top, bottom = -math.inf, math.inf
-            for i in range(n_own):
-                node_values[i] = _node_value(own_nodes[i], gradient, value)
-                top = max(top, node_values[i])
-                bottom = min(bottom, node_values[i])
-            side_of_all = top > -bottom
-            if top > THINNEST_PIECE and bottom < -THINNEST_PIECE:
-                _label(node_values[:n_own], labels[:n_own])
-                n_cut = _find_crossings(own_start, cycles, across, labels, enter, leave)
-                if n_cut < 0:
-                    failures[0] += 1
+            for parallel in _PARALLEL:
+                top, bottom = -math.inf, math.inf
+                for i in range(n_own):
+                    node_values[i] = _node_value(own_nodes[i], gradient, value, parallel)
+                    top = max(top, node_values[i])
+                    bottom = min(bottom, node_values[i])
+                side_of_all = top > -bottom
+                n_cut = 0
+                if top > THINNEST_PIECE and bottom < -THINNEST_PIECE:
+                    _label(node_values[:n_own], labels[:n_own])
+                    n_cut = _find_crossings(own_start, cycles, across, labels, enter, leave)
+                if n_cut >= 0:
+                    break
+            if n_cut < 0:
+                failures[0] += 1
         if n_cut <= 0:
             for f in range(size):
                 for i in range(4):
@@ -584,16 +591,22 @@ def _fill_edge(plane: Floats, other: Floats, a: Floats, b: Floats, edge: Floats)
         if length < sine * (1.0 + distance):
             nx, ny = mx / sine, my / sine
             offset = nx * px + ny * py
-        if sine * distance > _FAR:
-            from_planes = (other[3] - plane[3] * dot(other[:3], plane[:3])) / sine
-            if sine * distance > _FAR * (1.0 + abs(from_planes)):
-                nx, ny, offset = mx / sine, my / sine, from_planes
+        elif distance > _FAR and find_line(other, plane, direction, anchor):
+            if math.sqrt(dot(anchor, anchor)) * _FAR < distance:
+                dx, dy = dot(direction, first_axis), dot(direction, second_axis)
+                length = math.sqrt(dx * dx + dy * dy)
+                nx, ny = -dy / length, dx / length
+                offset = nx * dot(anchor, first_axis) + ny * dot(anchor, second_axis)
     edge[0], edge[1], edge[2] = nx, ny, offset
     edge[3], edge[4] = -math.inf, math.inf
     if not far_a:
         edge[3] = dot(a[1:4], first_axis) * ny - dot(a[1:4], second_axis) * nx
     if not far_b:
         edge[4] = dot(b[1:4], first_axis) * ny - dot(b[1:4], second_axis) * nx
+    # Ends may coincide but for rounding.  The edge still tells on which side of it the facet is.
+    if edge[3] > edge[4]:
+        edge[3] = 0.5 * (edge[3] + edge[4])
+        edge[4] = edge[3]
 
 
 @kernel
@@ -632,21 +645,15 @@ def facet_polygons(
                 plane[i] = planes[f, i]
             fill_frame(plane)
             first, last = cycle_start[f], cycle_start[f + 1]
-            n_before, has_edges = n_edges, False
             for k in range(first, last):
                 other = planes[start[r] + across[k]]
                 if is_wall(other):
                     continue
-                has_edges = True
                 behind = k + 1 if k + 1 < last else first
                 _fill_edge(
                     plane, other, own_nodes[cycles[k]], own_nodes[cycles[behind]], edges[n_edges]
                 )
-                # Nodes may coincide, even all nodes of a facet; no edges would be a whole plane.
-                if edges[n_edges, 3] < edges[n_edges, 4]:
-                    n_edges += 1
-            if has_edges and n_edges == n_before:
-                continue
+                n_edges += 1
             n_planes += 1
             edge_start[n_planes] = n_edges
         new_start[r + 1] = n_planes
