@@ -222,3 +222,25 @@ def regions_of_patterns(partition: Partition, patterns: np.ndarray) -> np.ndarra
     index = {row.tobytes(): r for r, row in enumerate(partition.patterns)}
     found = [index.get(row.tobytes(), -1) for row in np.ascontiguousarray(patterns)]
     return np.array(found, dtype=np.intp)
+
+
+def nearly_concurrent(n_components: int, n_layers: int, seed: int) -> tuple[Network, np.ndarray]:
+    """Boundaries that pass within d of one point, two of them nearly equal, d from 1e-14 to 0.1.
+
+    Returns the point, too.
+    """
+    rng = np.random.default_rng([n_components, n_layers, seed])
+    activation = Activation.from_name(ACTIVATIONS[seed % len(ACTIVATIONS)], NEGATIVE_SLOPE)
+    distance = 10.0 ** rng.uniform(-14.0, -1.0)
+    point = rng.normal(size=n_components)
+    image = point
+    coefs, intercepts = [], []
+    for width in rng.integers(2, (7, 5)[:n_layers]):
+        coef = rng.normal(size=(width, len(image)))
+        coef[1] = coef[0] + distance * rng.normal(size=len(image))
+        coefs.append(coef)
+        intercepts.append(-coef @ image + distance * rng.normal(size=width))
+        image = activation(coef @ image + intercepts[-1])
+    coefs.append(rng.normal(size=(3, len(image))))
+    intercepts.append(rng.normal(size=3))
+    return Network.from_arrays(coefs, intercepts, activation), point

@@ -11,6 +11,7 @@ from tests.cells.helpers import prior_masses
 from tests.networks import (
     DEGENERATE,
     NEGATIVE_SLOPE,
+    nearly_concurrent,
     preactivations,
     random_architecture,
     random_network,
@@ -342,3 +343,25 @@ def test_as_many_regions_as_allowed_are_not_refused() -> None:
     assert len(build_partition(random_network(1, (19,)), most_regions=20)) == 20
     with pytest.raises(MemoryError, match="more than 19"):
         build_partition(random_network(1, (19,)), most_regions=19)
+
+
+@pytest.mark.parametrize("n_layers", [1, 2])
+@pytest.mark.parametrize(("n_components", "n_networks"), [(1, 200), (2, 300), (3, 150)])
+def test_boundaries_that_nearly_are_equal_and_nearly_meet_in_one_point(
+    n_components: int, n_networks: int, n_layers: int
+) -> None:
+    # benchmarks/degenerate.py has thousands of them.
+    for seed in range(n_networks):
+        network, point = nearly_concurrent(n_components, n_layers, seed)
+        partition = build_partition(network)
+        masses = prior_masses(partition.cells, n_components)
+        assert masses.sum() == pytest.approx(1.0, abs=TOTAL_MASS_ACCURACY), seed
+        # Next to the point and away from it, the maps are those of the network.
+        rng = np.random.default_rng(seed)
+        for scale in (1e-9, 1e-4, 1.0, 1e3):
+            points = point + scale * rng.normal(size=(20, n_components))
+            regions = partition.locate(network.patterns(points))
+            values = evaluate(partition.maps, regions, points)
+            scales = map_scales(partition.maps, regions, points)
+            differences = np.abs(values - network.forward(points)).max(axis=1)
+            assert np.all(differences <= MAP_ACCURACY * scales), (seed, scale)

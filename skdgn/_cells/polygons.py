@@ -157,7 +157,7 @@ def _interior_points(start: Integers, edges: Floats) -> Floats:
 
 @kernel
 def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
-    """Values of ``g . z + value`` around a polygon, at four nodes per edge, NaN where there is none.
+    """Values of ``g . z + value`` around a polygon, at four nodes per edge, NaN where none is.
 
     The nodes of an edge are the point where it begins and, if it is unbounded: the foot of the
     perpendicular (if neither end is finite), the point at infinity where it ends, and a point at
@@ -354,6 +354,35 @@ def _split(
             n_new += 1
             new_start[n_new] = n_edges
     return new_start[: n_new + 1], new_edges[:n_edges], parents[:n_new], positive[:n_new]
+
+
+@kernel
+def copy_rows(source: Floats, n_rows: int, target: Floats, at: int) -> None:
+    """Copy the first rows of one array to another (Numba compiles slices far more slowly)."""
+    for i in range(n_rows):
+        for j in range(source.shape[1]):
+            target[at + i, j] = source[i, j]
+
+
+@kernel
+def clip(edges: Floats, n_edges: int, gx: float, gy: float, value: float, clipped: Floats) -> int:
+    """Keep the part of a polygon where ``g . z + value >= 0``; return its number of edges.
+
+    -1 stands for an empty polygon: no edges are the whole plane.
+    """
+    n_run, first, _, rise, fall, lowest, highest = cut_polygon(edges[:n_edges], gx, gy, value, 0.0)
+    if n_run == -1:
+        return -1
+    if n_run == -2:
+        copy_rows(edges, n_edges, clipped, 0)
+        return n_edges
+    n_clipped = copy_run(edges[:n_edges], first, n_run, rise, fall, clipped, 0)
+    clipped[n_clipped, 0] = gx
+    clipped[n_clipped, 1] = gy
+    clipped[n_clipped, 2] = -value
+    clipped[n_clipped, 3] = lowest
+    clipped[n_clipped, 4] = highest
+    return n_clipped + 1
 
 
 @kernel

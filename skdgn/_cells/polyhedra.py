@@ -23,12 +23,10 @@ from skdgn._cells._interface import (
     Pieces,
     register_whitening,
 )
-from skdgn._cells.polygons import copy_run, cut_polygon, interior_point
+from skdgn._cells.polygons import interior_point
 from skdgn._cells.skeletons import dot, fill_frame
 from skdgn._jit import kernel
 
-
-FAILS = []
 
 class FacetPolygons(NamedTuple):
     """Facets of all cells: those of cell r are ``start[r]:start[r + 1]``."""
@@ -89,7 +87,7 @@ class Polyhedra:
 
     def split(self, gradients: Floats, values: Floats) -> Pieces:
         """Cut cell r by the plane ``gradients[r] @ z + values[r] = 0``."""
-        *pieces, parents, positive, failures = skeletons.split_skeletons(
+        *pieces, parents, positive = skeletons.split_skeletons(
             self.start,
             self.planes,
             self.cycle_start,
@@ -100,7 +98,6 @@ class Polyhedra:
             gradients,
             values,
         )
-        FAILS.append(failures[0])
         return Pieces(Polyhedra(*pieces), parents, positive)
 
     @cached_property
@@ -149,35 +146,6 @@ def _ranges(start: Integers, indices: Integers) -> tuple[Integers, Integers]:
     new_start = np.concatenate([[0], np.cumsum(sizes)])
     members = np.arange(new_start[-1]) + np.repeat(start[indices] - new_start[:-1], sizes)
     return new_start, members
-
-
-@kernel
-def copy_rows(source: Floats, n_rows: int, target: Floats, at: int) -> None:
-    """Copy the first rows of one array to another (Numba compiles slices far more slowly)."""
-    for i in range(n_rows):
-        for j in range(source.shape[1]):
-            target[at + i, j] = source[i, j]
-
-
-@kernel
-def clip(edges: Floats, n_edges: int, gx: float, gy: float, value: float, clipped: Floats) -> int:
-    """Keep the part of a polygon where ``g . z + value >= 0``; return its number of edges.
-
-    -1 stands for an empty polygon: no edges are the whole plane.
-    """
-    n_run, first, _, rise, fall, lowest, highest = cut_polygon(edges[:n_edges], gx, gy, value, 0.0)
-    if n_run == -1:
-        return -1
-    if n_run == -2:
-        copy_rows(edges, n_edges, clipped, 0)
-        return n_edges
-    n_clipped = copy_run(edges[:n_edges], first, n_run, rise, fall, clipped, 0)
-    clipped[n_clipped, 0] = gx
-    clipped[n_clipped, 1] = gy
-    clipped[n_clipped, 2] = -value
-    clipped[n_clipped, 3] = lowest
-    clipped[n_clipped, 4] = highest
-    return n_clipped + 1
 
 
 @kernel
