@@ -11,13 +11,20 @@ two exact densities with two, whose cells are not.
 Rows are drawn from the network and moved away, by so many deviations of the noise.  Printed is the
 largest error of log p(x), divided by its absolute value where that exceeds 1; with four dimensions
 the error itself, its mean and largest value, beside the standard error that is reported.
+
+At last, random networks of up to four hidden layers and 64 units, with weights from 1e-6 to 1e6,
+noise from 1e-8 to 1e4, covariances of condition 1e12, missing values, up to 1e4 deviations away
+(`tests/reference/fuzz.py`): the largest errors by what multiplies rounding errors, the ratio of
+signal and noise.
 Needs mpmath.
 """
 
 from __future__ import annotations
 
 import itertools
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -26,11 +33,18 @@ from scipy.stats import special_ortho_group
 
 from skdgn import PiecewiseAffineDGN
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the references are with the tests
+from tests.reference.fuzz import draw_case
+
 N_UNITS, N_FEATURES = 5, 2  # of each latent coordinate
 SLOPE = 0.1
 DEVIATION = 0.1
 N_ROWS = 40
 DISTANCES = (0.0, 3.0, 10.0, 100.0, 1000.0, 1e6)
+
+# Random networks: of independent latent dimensions, and with two that are not, which take longer.
+N_LINES, N_PLANES = 80, 16
+N_LINE_ROWS, N_PLANE_ROWS = 4, 2
 
 mpmath.mp.dps = 60
 
@@ -150,6 +164,30 @@ def estimated_errors() -> None:
         print(f"{distance:10g}  {errors.mean():9.1e}  {errors.max():9.1e}  {reported:9.1e}")
 
 
+def random_networks() -> None:
+    """Print the largest errors of random networks by their SNR."""
+    ends = (1e2, 1e4, 1e6, 1e8, 1e10, 1e12, np.inf)
+    print("random networks: largest error of log p(x), relative; number of rows in brackets")
+    print(
+        "latent",
+        *(f"{'SNR <' if end < np.inf else 'above'} {min(end, 1e12):<9.0e}" for end in ends),
+    )
+    for n_components in (1, 2, 3):
+        worst, counts = np.zeros(len(ends)), np.zeros(len(ends), dtype=int)
+        for planes, n_cases, n_rows in (
+            (False, N_LINES, N_LINE_ROWS),
+            (True, N_PLANES if n_components > 1 else 0, N_PLANE_ROWS),
+        ):
+            for seed in range(n_cases):
+                rng = np.random.default_rng([n_components, int(planes), seed])
+                case = draw_case(rng, n_components, n_rows, planes)
+                group = int(np.searchsorted(ends, case.difficulty, side="right"))
+                worst[group] = max(worst[group], case.largest_error())
+                counts[group] += n_rows
+        cells = (f"{error:.1e} ({count})" for error, count in zip(worst, counts, strict=True))
+        print(f"{n_components:6d}", *(f"{cell:15s}" for cell in cells), flush=True)
+
+
 def main() -> None:
     """Compare and print."""
     print("largest error of log p(x), relative, so many noise deviations away")
@@ -158,6 +196,7 @@ def main() -> None:
         n_regions, errors = largest_errors(n_components)
         print(f"{n_components:6d}  {n_regions:7d}", *(f"{e:9.1e}" for e in errors), flush=True)
     estimated_errors()
+    random_networks()
 
 
 if __name__ == "__main__":

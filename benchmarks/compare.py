@@ -39,10 +39,7 @@ TABLES = {
 RIVALS: dict[str, tuple[Any, list[dict[str, list[Any]]]]] = {
     "PiecewiseAffineDGN": (
         PiecewiseAffineDGN(covariance_type="full", reg_covar=REGULARIZATION, random_state=0),
-        [
-            {"hidden_layer_sizes": [(), (4,), (8,), (16,), (32,), (48,)], "noise": ["shared"]},
-            {"hidden_layer_sizes": [(4,), (8,)], "noise": ["regional"]},
-        ],
+        [{"hidden_layer_sizes": [(), (4,), (8,), (16,), (32,), (48,)]}],
     ),
     "GaussianMixture": (
         GaussianMixture(reg_covar=REGULARIZATION, random_state=0),

@@ -19,12 +19,10 @@ from skdgn._batches import Workers
 from skdgn._em import STEPS, Problem, State, run_em
 from skdgn._fitting import Scaling
 from skdgn._initialization import starting_network
-from skdgn._model import Model
 from skdgn._network import Activation, Network
 from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._priors import WeightPrior
-from skdgn._regional_noise import AnyNoise
 from skdgn.datasets import make_noisy_circle, make_wave
 
 N_STARTS = 5
@@ -43,10 +41,10 @@ class CountingProblem(Problem):
 
     bounds: list[float] = field(default_factory=list)
 
-    def evaluate(self, network: Network, noise: AnyNoise, before: Model | None = None) -> State:
+    def evaluate(self, network: Network, noise: Noise) -> State:
         if len(self.bounds) >= N_E_STEPS:
             raise BudgetSpentError
-        state = super().evaluate(network, noise, before)
+        state = super().evaluate(network, noise)
         best = self.bounds[-1] if self.bounds else -np.inf
         self.bounds.append(max(best, state.lower_bound))
         return state
@@ -85,7 +83,13 @@ def compare(rows: np.ndarray, hidden: tuple[int, ...], n_components: int, seed: 
 
     def fresh() -> CountingProblem:
         return CountingProblem(
-            np.asarray(scaling.apply(rows)), weights, "diag", 1e-6, prior, 20_000, Workers()
+            np.asarray(scaling.apply(rows)),
+            weights,
+            "diag",
+            np.full(rows.shape[1], 1e-6),
+            prior,
+            20_000,
+            Workers(),
         )
 
     activation = Activation.from_name("leaky_relu", 0.1)

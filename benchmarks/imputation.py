@@ -6,9 +6,6 @@ the size of our model is that of the lowest BIC on what is left; or nothing is c
 the conditional means of all sizes are averaged.  (A single model may explain an outlier by a latent
 point far out, and then extrapolates what is missing beside it; sizes differ in that.)
 
-Whether noise should be shared or regional is judged by what is left, too: a tenth of it is hidden
-from a second fit, of the size that BIC chose, and imputed.
-
 SKDGN_DATA names the folder that holds ``uci/``; without it only the table that comes with
 scikit-learn is used.
 
@@ -45,10 +42,8 @@ PUBLISHED = dict(zip(NAMES, (0.446, 0.280, 0.501, 0.643, 0.735, 0.964), strict=T
 RERUN = dict(zip(NAMES, (0.568, 0.288, 0.69, 0.645, 0.756, 1.02), strict=True))
 # Sizes to choose from.  Noise is correlated: what one latent dimension cannot explain, it can.
 HIDDEN_LAYER_SIZES = ((), (8,), (16,))
-# Share of what is left that is hidden to judge the noises.
-HIDDEN_SHARE = 0.1
 
-OURS = ("skdgn, size by BIC", "skdgn, mean of sizes", "skdgn regional, size by BIC")
+OURS = ("skdgn, size by BIC", "skdgn, mean of sizes")
 
 
 def load(name: str) -> np.ndarray | None:
@@ -72,48 +67,27 @@ def remove_half(table: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return table, holed
 
 
-def make_model(sizes: tuple[int, ...], noise: str) -> PiecewiseAffineDGN:
+def make_model(sizes: tuple[int, ...]) -> PiecewiseAffineDGN:
     """Make our model."""
     return PiecewiseAffineDGN(
         1,
         hidden_layer_sizes=sizes,
         covariance_type="full",
-        noise=noise,
         max_iter=60,
         reg_covar=1e-3,
         random_state=0,
     )
 
 
-def hidden_error(holed: np.ndarray, model: PiecewiseAffineDGN) -> float:
-    """Mean squared error on some of what is left, hidden from the fit."""
-    left = np.flatnonzero(~np.isnan(holed))
-    n_hidden = int(HIDDEN_SHARE * len(left))
-    hidden = np.random.default_rng(0).choice(left, n_hidden, replace=False)
-    more = holed.copy()
-    more.flat[hidden] = np.nan
-    imputed = model.fit(more).impute(more)
-    return float(np.mean((imputed.flat[hidden] - holed.flat[hidden]) ** 2))
-
-
-def impute(holed: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, float], str]:
-    """Impute by the size of the lowest BIC on what was observed, and by the mean of all sizes.
-
-    Also return the errors on what was hidden, by noise.
-    """
-    tables, judged, labels = {}, {}, []
-    for noise, key in (("shared", OURS[0]), ("regional", OURS[2])):
-        models = [make_model(sizes, noise).fit(holed) for sizes in HIDDEN_LAYER_SIZES]
-        bics = [model.bic(holed) for model in models]
-        imputed = [model.impute(holed) for model in models]
-        best = int(np.argmin(bics))
-        tables[key] = imputed[best]
-        judged[noise] = hidden_error(holed, make_model(HIDDEN_LAYER_SIZES[best], noise))
-        sizes = "-".join(map(str, (1, *HIDDEN_LAYER_SIZES[best])))
-        labels.append(f"{noise} {sizes}, BIC {bics[best]:.0f}, hidden {judged[noise]:.3f}")
-        if noise == "shared":
-            tables[OURS[1]] = np.mean(imputed, axis=0)
-    return tables, judged, "; ".join(labels)
+def impute(holed: np.ndarray) -> tuple[dict[str, np.ndarray], str]:
+    """Impute by the size of the lowest BIC on what was observed, and by the mean of all sizes."""
+    models = [make_model(sizes).fit(holed) for sizes in HIDDEN_LAYER_SIZES]
+    bics = [model.bic(holed) for model in models]
+    imputed = [model.impute(holed) for model in models]
+    best = int(np.argmin(bics))
+    tables = {OURS[0]: imputed[best], OURS[1]: np.mean(imputed, axis=0)}
+    sizes = "-".join(map(str, (1, *HIDDEN_LAYER_SIZES[best])))
+    return tables, f"{sizes}, BIC {bics[best]:.0f}"
 
 
 def main() -> None:
@@ -131,35 +105,27 @@ def main() -> None:
         "SimpleImputer": SimpleImputer,
     }
     results: dict[str, dict[str, list[float]]] = {}
-    judged: dict[str, dict[str, list[float]]] = {}
     for name in arguments.only.split(","):
         table = load(name)
         if table is None:
             print(f"{name}: not found; SKDGN_DATA must name the folder that holds uci/")
             continue
         errors: dict[str, list[float]] = {key: [] for key in (*OURS, *others)}
-        judged[name] = {"shared": [], "regional": []}
         for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
             complete, holed = remove_half(table, seed)
             holes = np.isnan(holed)
             started = time.perf_counter()
-            tables, hidden, label = impute(holed)
+            tables, label = impute(holed)
             seconds = time.perf_counter() - started
             tables.update({key: make().fit_transform(holed) for key, make in others.items()})
-            for noise, error in hidden.items():
-                judged[name][noise].append(error)
             for key, imputed in tables.items():
                 errors[key].append(float(np.mean((imputed - complete)[holes] ** 2)))
             row = ", ".join(f"{key} {values[-1]:.3f}" for key, values in errors.items())
             print(f"{name}, seed {seed}: {row}; {label}, {seconds:.0f} s", flush=True)
         results[name] = errors
         # Table by table: a run that is cut off is not lost.
-        saved = {"removed": results, "hidden": judged}
-        Path(__file__).with_name("imputation.json").write_text(json.dumps(saved, indent=1))
+        Path(__file__).with_name("imputation.json").write_text(json.dumps(results, indent=1))
     report(results)
-    for name, by_noise in judged.items():
-        means = ", ".join(f"{noise} {np.mean(values):.3f}" for noise, values in by_noise.items())
-        print(f"{name}, error on what was hidden: {means}")
 
 
 def report(results: dict[str, dict[str, list[float]]]) -> None:

@@ -17,7 +17,6 @@ from skdgn._conditionals import condition
 from skdgn._network import Activation, Network
 from skdgn._noise import Noise
 from skdgn._partition import build_partition
-from skdgn._regional_noise import AnyNoise, RegionalNoise
 from skdgn._statistics import accumulate
 from skdgn._visits import Visitor
 
@@ -74,33 +73,6 @@ def e_step(widths: tuple[int, ...], n_rows: int) -> tuple[float, float]:
     return seconds / baseline, len(visits.regions) / n_rows
 
 
-def regional_e_step(n_rows: int = 5000) -> float:
-    """Time of the E-step with a full noise covariance per region over one for all, 1-16-10."""
-    network = random_network((1, 16, 10))
-    partition = build_partition(network)
-    rng = np.random.default_rng(5)
-    mixing = rng.normal(size=(len(partition), 10, 10))
-    covariances = 0.01 * (np.eye(10) + 0.05 * mixing @ np.swapaxes(mixing, 1, 2))
-    rows = draw(network, 0.1, n_rows)
-    weights = np.ones(n_rows)
-    noises: tuple[AnyNoise, ...] = (
-        Noise.from_covariance(covariances[0], 10),
-        RegionalNoise.from_covariances(covariances, len(partition), 10),
-    )
-    seconds = []
-    for noise in noises:
-        visitor = Visitor.prepare(partition, noise)
-        step = functools.partial(_e_step, visitor, rows, weights, isinstance(noise, RegionalNoise))
-        step()
-        seconds.append(best_time(step))
-    return seconds[1] / seconds[0]
-
-
-def _e_step(visitor: Visitor, rows: np.ndarray, weights: np.ndarray, is_regional: bool) -> None:
-    n_regions = len(visitor.conditionals.centers)
-    accumulate(visitor.visit(rows), rows, weights, n_regions, True, is_regional)
-
-
 def papers_route(n_rows: int = 2) -> float:
     """Time of simplices and signed cones over ours, per row, network 2-8-2."""
     network = random_network((2, 8, 2))
@@ -117,7 +89,7 @@ def papers_route(n_rows: int = 2) -> float:
         for r in range(len(partition)):
             members = slice(facets.start[r], facets.start[r + 1])
             factor = conditionals.factors[r]
-            mean = factor @ (conditionals.centers[r] + conditionals.projections[r] @ row)
+            mean = factor @ (conditionals.projections[r] @ (row - conditionals.offsets[r]))
             simplices.integrate(
                 facets.normals[members], facets.offsets[members], mean, factor @ factor.T
             )
@@ -185,7 +157,6 @@ def measure_kernels() -> list[Row]:
     """Do the same in as many threads as there may be."""
     plane, plane_visits = e_step((2, 16, 16, 5), 2000)
     line, line_visits = e_step((1, 32, 32, 2), 10_000)
-    regional = regional_e_step()
     polygons, _, n_polygons = partition_time((2, 32, 32, 2))
     _, seconds, n_polyhedra = partition_time((3, 8, 8, 3))
     wide = random_network((2, 16, 16, 20))
@@ -195,7 +166,6 @@ def measure_kernels() -> list[Row]:
     return [
         ("E-step 2-16-16-5 / owens_t, 2 per edge visited", plane, "<= 3", plane <= 3),
         ("E-step 1-32-32-2 / log_ndtr, 2 per visit", line, "<= 4", line <= 4),
-        ("E-step 1-16-10, full noise: regional / shared", regional, "<= 3", regional <= 3),
         ("paper's route / ours per row, 2-8-2", ratio := papers_route(), ">= 2000", ratio >= 2000),
         (f"partition 2-32-32 ({n_polygons} cells) / network", polygons, "< 2", polygons < 2),
         *growth(),

@@ -11,7 +11,7 @@ from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._partition import build_partition
 from skdgn._statistics import expect
-from skdgn._tables import TableVisitor
+from skdgn._visits import Visitor
 
 N_ROWS = 2000
 # Enough features that every row can have holes of its own and still say where it comes from.
@@ -27,7 +27,7 @@ def missing_cost(
     """Time of the E-step with holes over its time without."""
     full = np.ndim(covariance) == 2
     noise = Noise.from_covariance(covariance, network.n_features)
-    visitor = TableVisitor.prepare(build_partition(network), noise)
+    visitor = Visitor.prepare(build_partition(network), noise)
     rng = np.random.default_rng(3)
     patterns = np.unique(rng.random((3 * len(rows), rows.shape[1])) < SHARE_MISSING, axis=0)
     holed = np.where(rng.permutation(patterns)[: len(rows)], np.nan, rows)

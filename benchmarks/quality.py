@@ -181,23 +181,6 @@ class Curve:
         ]
         return Scores(ours, *self.rivals, clock=clock)
 
-    def compare_noises(self, name: str, hidden_layer_sizes: tuple[int, ...]) -> None:
-        """Print what regional noise loses where the noise is the same everywhere."""
-        clock, kept, losses = Clock(), 0, []
-        for seed, (train, test) in enumerate(self.rows):
-            shared, regional = (
-                fit(clock, train, seed, hidden_layer_sizes=hidden_layer_sizes, noise=noise)
-                for noise in ("shared", "regional")
-            )
-            kept += shared.bic(train) < regional.bic(train)
-            losses.append(shared.score(test) - regional.score(test))
-        met = kept == self.seeds and max(losses) <= 0.03
-        print(
-            f"{name}, regional noise: BIC keeps shared noise {kept} of {self.seeds} times, largest "
-            f"loss {max(losses):.4f} (<= 0.03): {'met' if met else 'NOT MET'}",
-            flush=True,
-        )
-
 
 def s_curve_truth(rows: Floats, deviation: float) -> Floats:
     """Log density of the noisy S-curve: a curve in the first and last column, times a stretch."""
@@ -295,19 +278,12 @@ def digits(seeds: int) -> None:
         report(f"digits (8, 16), S = {n_components}", scores, f"all > {limit:.0f}", met)
 
 
-def noises(seeds: int) -> None:
-    Curve(make_noisy_circle, circle_curve(), 0.05, seeds).compare_noises("circle (32,)", (32,))
-    Curve(make_spiral, spiral_curve(), 0.05, seeds).compare_noises("spiral (16, 16)", (16, 16))
-    Curve(make_wave, wave_curve(), 0.1, seeds).compare_noises("wave (16,)", (16,))
-
-
 PARTS: dict[str, Callable[[int], None]] = {
     "circle": circle,
     "spiral": spiral,
     "wave": wave,
     "s_curve": s_curve,
     "digits": digits,
-    "noises": noises,
 }
 
 

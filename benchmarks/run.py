@@ -17,6 +17,7 @@ import large
 import matplotlib.pyplot as plt
 import memory
 import mixture_fit
+import network_mixture
 import profile_fit
 import vae_speed
 
@@ -32,6 +33,7 @@ SUITES = (
     first_use,
     profile_fit,
     mixture_fit,
+    network_mixture,
     importance,
     vae_speed,
 )

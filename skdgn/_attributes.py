@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from skdgn._fitting import FitResult
 from skdgn._model import Model
-from skdgn._noise import Noise
-from skdgn._partition import Partition
-from skdgn._regional_noise import AnyNoise, RegionalNoise
 
 
 def attributes_of_model(model: Model) -> dict[str, Any]:
     """Return the fitted attributes that describe a model."""
     network, covariance = model.network, model.noise.covariance
     weights = np.exp(model.prior.log_masses)
-    attributes: dict[str, Any] = {}
-    if isinstance(model.noise, RegionalNoise):
-        pooled = model.noise.pooled.covariance
-        attributes["pooled_noise_covariance_"] = float(pooled) if pooled.ndim == 0 else pooled
     return {
-        **attributes,
         "coefs_": list(network.coefs),
         "intercepts_": list(network.intercepts),
         "noise_covariance_": float(covariance) if covariance.ndim == 0 else covariance,
@@ -36,21 +26,6 @@ def attributes_of_model(model: Model) -> dict[str, Any]:
         "_fitted_activation": (network.activation.name, network.activation.negative_slope),
         "_model": model,
     }
-
-
-def noise_of_regions(
-    covariance: ArrayLike, is_regional: bool, pooled: ArrayLike | None = None
-) -> Callable[[Partition], AnyNoise]:
-    """Check covariances once the number of regions is known."""
-
-    def check(partition: Partition) -> AnyNoise:
-        n_features = partition.maps.offsets.shape[1]
-        if not is_regional:
-            return Noise.from_covariance(covariance, n_features)
-        center = None if pooled is None else Noise.from_covariance(pooled, n_features)
-        return RegionalNoise.from_covariances(covariance, len(partition), n_features, center)
-
-    return check
 
 
 def attributes_of_result(result: FitResult) -> dict[str, Any]:

@@ -7,7 +7,7 @@ pass takes does not depend on the number of rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from typing import Any, TypeVar
@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._portable import Parcel, PortableFunction
+from skdgn._reporter import Reporter
 
 Result = TypeVar("Result")
 
 # Rows of one batch at most: enough to keep a thread busy, few enough to share the work evenly.
 MOST_ROWS = 1024
-# Tasks handed out to each worker before their results are collected.
+# Tasks handed out to each worker before the first of their results is collected.
 TASKS_PER_WORKER = 16
 # Sums are made of so many tasks at most, whatever the number of workers: so it does not change
 # them, and few partial sums are in memory at a time.
@@ -35,10 +36,11 @@ class Workers:
 
     n_jobs: int | None = None
     memory: float = 2.0**30
+    reporter: Reporter = field(default_factory=Reporter, compare=False)  # is told how far it is
 
-    def batch_size(self, row_bytes: float) -> int:
+    def batch_size(self, row_bytes: float, most_rows: int = MOST_ROWS) -> int:
         """Return how many rows each worker takes at a time, if one needs so many bytes."""
-        return int(min(max(1.0, self.memory / row_bytes), MOST_ROWS))
+        return int(min(max(1.0, self.memory / row_bytes), most_rows))
 
     def map(
         self, function: Callable[..., Result], row_bytes: float, *tables: Any
@@ -60,9 +62,15 @@ class Workers:
             result[batch] = values
         return result
 
-    def sum(self, function: Callable[..., Result], row_bytes: float, *tables: Any) -> Result:
+    def sum(
+        self,
+        function: Callable[..., Result],
+        row_bytes: float,
+        *tables: Any,
+        most_rows: int = MOST_ROWS,
+    ) -> Result:
         """Apply a function to batches of tables and add the results up."""
-        size = self.batch_size(row_bytes)
+        size = self.batch_size(row_bytes, most_rows)
         n_batches = -(-len(tables[0]) // size)
         batches_per_task = -(-n_batches // _MOST_PARTIAL_SUMS)
 
@@ -82,20 +90,25 @@ class Workers:
     ) -> Iterator[tuple[slice, Result]]:
         portable = PortableFunction(function)
         batches = list(row_batches(len(tables[0]), size))
-        if len(batches) == 1:
-            # Nothing to share: not worth a journey.
-            yield batches[0], function(*(table[batches[0]] for table in tables))
-            return
-        # Threads by default: the kernels release the GIL.
-        with joblib.Parallel(n_jobs=self.n_jobs, prefer="threads") as parallel:
-            at_a_time = TASKS_PER_WORKER * joblib.effective_n_jobs(self.n_jobs)
-            for first in range(0, len(batches), at_a_time):
-                some = batches[first : first + at_a_time]
-                results = parallel(
-                    joblib.delayed(portable)(Parcel(*(table[batch] for table in tables)))
-                    for batch in some
-                )
-                yield from zip(some, results, strict=True)
+        with self.reporter.count(len(tables[0])) as advance:
+            if len(batches) == 1:
+                # Nothing to share: not worth a journey.
+                yield batches[0], function(*(table[batches[0]] for table in tables))
+                return
+            # Threads by default: the kernels release the GIL.
+            parallel = joblib.Parallel(
+                n_jobs=self.n_jobs,
+                prefer="threads",
+                return_as="generator",
+                pre_dispatch=TASKS_PER_WORKER * joblib.effective_n_jobs(self.n_jobs),
+            )
+            results = parallel(
+                joblib.delayed(portable)(Parcel(*(table[batch] for table in tables)))
+                for batch in batches
+            )
+            for batch, result in zip(batches, results, strict=True):
+                advance(batch.stop)
+                yield batch, result
 
 
 def row_batches(n_rows: int, size: int) -> Iterator[slice]:

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdgn._groups import Groups, cut_corners, reduce_over_tree
-from skdgn._missing import Integers, NoiseUnits
+from skdgn._groups import ROUNDING, Groups, cut_corners, reduce_over_tree
+from skdgn._jit import sum_kernel
+from skdgn._missing import Holes, NoiseUnits
 from skdgn._network import Floats
 from skdgn._partition import Partition
 from skdgn._row_conditionals import RegionMaps
-from skdgn._visits import ROUNDING, sum_kernel
 
 
 class Boxes(NamedTuple):
@@ -24,13 +24,10 @@ class Boxes(NamedTuple):
     Groups form the tree of `skdgn._groups`; region r follows as entry ``2 n_leaves + r``.
     """
 
-    n_leaves: int
-    start: Integers
-    regions: Integers
     lower: Floats  # (2 n_leaves + R, D)
     upper: Floats
     squares: Floats  # (2 n_leaves + R,) what was cut off counts as if at this squared distance
-    spreads: Floats  # (2 n_leaves + R,) largest of the noises, in units of the deviations
+    spread: float  # of the noise, in units of the deviations
 
 
 def enclose_regions(
@@ -53,26 +50,28 @@ def enclose_regions(
         return np.concatenate([of_groups, values])
 
     return Boxes(
-        groups.n_leaves,
-        groups.start,
-        groups.regions,
         add_groups(np.minimum, lower),
         add_groups(np.maximum, upper),
         add_groups(np.minimum, squares),
-        add_groups(np.maximum, np.ones(n_regions) * units.spreads),
+        units.spread,
     )
 
 
+def no_boxes(n_features: int) -> Boxes:
+    """Return the boxes around no regions."""
+    return Boxes(np.empty((0, n_features)), np.empty((0, n_features)), np.empty(0), 1.0)
+
+
 @sum_kernel
-def bound_box(boxes: Boxes, box: int, n_observed: int, order: Integers, scaled: Floats) -> float:
+def bound_box(boxes: Boxes, box: int, holes: Holes, scaled: Floats) -> float:
     """Bound the squared distance of a row from whatever a box contains, from below."""
     square = 0.0
     size = 0.0
-    for i in range(n_observed):
-        d = order[i]
+    for i in range(holes.n_observed[0]):
+        d = holes.order[i]
         below = boxes.lower[box, d] - scaled[i]
         above = scaled[i] - boxes.upper[box, d]
         outside = max(0.0, below, above)
         square += outside * outside
         size += scaled[i] * scaled[i]
-    return min((square - ROUNDING * size) / boxes.spreads[box], boxes.squares[box])
+    return min((square - ROUNDING * size) / boxes.spread, boxes.squares[box])

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from skdgn._jit import LOG_SQRT_2PI, kernel
 from skdgn._network import Floats
 from skdgn._observed import Integers, observed_parts
-from skdgn._regional_noise import whiten_features, whiten_relative
-from skdgn._tables import TableVisitor
 from skdgn._variational import (
     References,
     Regions,
@@ -23,7 +21,7 @@ from skdgn._variational import (
     improve_gaussian,
     log_masses,
 )
-from skdgn._visits import Visits
+from skdgn._visits import Visitor, Visits
 
 # Besides the posterior's moments, so many of its heaviest regions are starting points.
 _N_REGIONS_TO_START_FROM = 2
@@ -31,13 +29,13 @@ Gaussians = tuple[Floats, Floats]  # means, lower factors of the covariances
 
 
 class _Part(NamedTuple):
-    """Rows with the same features observed, in units of the reference noise."""
+    """Rows with the same features observed, in units of the noise."""
 
     indices: Integers
     rows: Floats
     regions: Regions
     references: References
-    log_constant: float  # of p(x | z) under the reference noise
+    log_constant: float  # of p(x | z)
 
 
 class Comparison:
@@ -45,7 +43,7 @@ class Comparison:
 
     Parameters
     ----------
-    visitor : TableVisitor
+    visitor : Visitor
     table : ndarray of shape (n, D)
     visits : Visits
     order : ndarray of shape (v,)
@@ -56,7 +54,7 @@ class Comparison:
 
     def __init__(
         self,
-        visitor: TableVisitor,
+        visitor: Visitor,
         table: Floats,
         visits: Visits,
         order: Integers,
@@ -111,29 +109,24 @@ class Comparison:
         heaviest_regions = self._visits.regions[self._heaviest]
         for part in observed_parts(partition, noise, self._table):
             maps = part.partition.maps
-            reference = part.noise.reference
-            slopes = np.swapaxes(reference.whiten(np.swapaxes(maps.slopes, 1, 2)), 1, 2)
-            offsets = reference.whiten(maps.offsets)
-            rows = reference.whiten(part.rows)
+            slopes = part.noise.whiten_maps(maps.slopes)
+            offsets = part.noise.whiten(maps.offsets)
+            rows = part.noise.whiten(part.rows)
             latent = self._latent[part.indices]
             regions = heaviest_regions[part.indices]
             images = np.einsum("nds,ns->nd", maps.slopes[regions], latent)
-            residuals = part.rows - maps.offsets[regions] - images
-            residuals = whiten_features(part.noise, residuals[:, :, None], regions)[:, :, 0]
-            log_determinants = part.noise.relative_log_determinants(len(partition))
+            residuals = part.noise.whiten(part.rows - maps.offsets[regions] - images)
             yield _Part(
                 part.indices,
                 np.ascontiguousarray(rows),
                 Regions(
                     np.ascontiguousarray(slopes),
                     np.ascontiguousarray(offsets),
-                    part.noise.relative_whiteners,
-                    log_determinants,
                     facets,
                     self._visitor.incomplete.cells,
                 ),
                 References(regions, np.ascontiguousarray(residuals), np.ascontiguousarray(latent)),
-                -part.features.size * LOG_SQRT_2PI - 0.5 * reference.log_determinant,
+                -part.features.size * LOG_SQRT_2PI - 0.5 * part.noise.log_determinant,
             )
 
     def log_density(self, latent: Floats) -> Floats:
@@ -146,7 +139,6 @@ class Comparison:
         log_density = np.empty((len(self._table), len(latent)))
         for part in self._parts():
             maps = part.regions
-            own_slopes = whiten_relative(maps.whiteners, maps.slopes)
             images = maps.offsets[regions] + np.einsum("mds,ms->md", maps.slopes[regions], latent)
             for i, n in enumerate(part.indices):
                 if not self._is_known[n]:
@@ -158,17 +150,13 @@ class Comparison:
                 same = regions == region
                 # What overflows has a log density of -inf.
                 with np.errstate(over="ignore"):
-                    here = (part.rows[i] - images)[:, :, None]
-                    if maps.whiteners.size > 0:
-                        here = whiten_relative(maps.whiteners[regions], here)
-                    here = here[:, :, 0]
+                    here = part.rows[i] - images
                     # A difference of squares, without squares: outliers would lose all digits.
                     squares = ((here - residual) * (here + residual)).sum(axis=1)
-                    squares += maps.log_determinants[regions] - maps.log_determinants[region]
                     squares += ((latent - reference) * (latent + reference)).sum(axis=1)
                     # In its own region, the gradient at the reference is zero.
                     shifts = latent[same] - reference
-                    moved = shifts @ own_slopes[region].T
+                    moved = shifts @ maps.slopes[region].T
                     squares[same] = (shifts**2).sum(axis=1) + (moved**2).sum(axis=1)
                 log_density[n] = -0.5 * squares - self._log_excess[n]
         return log_density

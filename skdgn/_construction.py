@@ -9,9 +9,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdgn._attributes import attributes_of_model, noise_of_regions
+from skdgn._attributes import attributes_of_model
 from skdgn._model import Model
 from skdgn._network import Activation, Network
+from skdgn._noise import Noise
 from skdgn._torch import read_decoder, to_array
 
 
@@ -27,7 +28,6 @@ class KnownNetworks:
         *,
         activation: str,
         negative_slope: float = 0.1,
-        noise: str = "shared",
     ) -> Self:
         """Return a fitted estimator with these parameters.
 
@@ -38,14 +38,11 @@ class KnownNetworks:
         intercepts : sequence of array-like
             ``intercepts[l]`` has shape (fan_out,).
         noise_covariance : float or array-like of shape (n_features,) or (n_features, n_features)
-            Covariance of the noise: spherical, diagonal or full.  With ``noise="regional"``, an
-            array with one of them for each region, in the order of ``partition_``.
+            Covariance of the noise: spherical, diagonal or full.
         activation : {"relu", "leaky_relu", "abs"}
             Activation of the hidden units; of no account if there are none.
         negative_slope : float, default=0.1
             Slope of ``"leaky_relu"`` for negative inputs.
-        noise : {"shared", "regional"}, default="shared"
-            Whether ``noise_covariance`` is that of all regions, or holds one for each.
 
         Returns
         -------
@@ -69,17 +66,15 @@ class KnownNetworks:
         network = Network.from_arrays(
             coefs, intercepts, Activation.from_name(activation, negative_slope)
         )
-        if noise not in ("shared", "regional"):
-            raise ValueError(f'noise must be "shared" or "regional", got {noise!r}.')
-        model = Model.build(network, noise_of_regions(noise_covariance, noise == "regional"))
+        noise = Noise.from_covariance(noise_covariance, network.n_features)
+        model = Model.build(network, noise)
         make: Any = cls  # the estimator's parameters are its own affair
         estimator = make(
             network.n_components,
             hidden_layer_sizes=network.hidden_layer_sizes,
             activation=activation,
             negative_slope=negative_slope,
-            covariance_type=model.noise.covariance_type,
-            noise=noise,
+            covariance_type=noise.covariance_type,
         )
         estimator.n_features_in_ = network.n_features
         estimator.__dict__.update(

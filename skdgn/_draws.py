@@ -1,9 +1,9 @@
 """Independent draws from a Gaussian truncated to a convex cell, whatever its shape and distance.
 
-In whitened coordinates the Gaussian is N(center, I) and the cell is a list of halfspaces, for all
-kinds of cells alike.  If the cell has a fair share of the Gaussian's mass, points of the Gaussian
-are drawn until they fall into the cell.  Otherwise, with axes along the principal directions of
-the truncated Gaussian and ``s`` all coordinates but the last, the density of s is
+The Gaussian is centered at ``slopes``, of unit covariance, and the cell is a list of halfspaces,
+for all kinds of cells alike.  If the cell has a fair share of the Gaussian's mass, points of the
+Gaussian are drawn until they fall into the cell.  Otherwise, with axes along the principal
+directions of the truncated Gaussian and ``s`` all coordinates but the last, the density of s is
 
     exp(-|s - center|^2 / 2) P(s),      P(s): the integral over the chord of the cell above s,
 
@@ -13,6 +13,10 @@ space of s is cut into boxes, each with a tangent of its own; a point is drawn f
 Gaussians, accepted with probability P(s) over its bound, and completed by a draw from its chord.
 A rejected point splits its box, so that rejections become rare, however odd the cell; accepted
 points follow the truncated Gaussian exactly, whatever the boxes were at that time.
+
+Compiling takes longer than most draws.  So each function is called in one place and compiled
+there, cells that need no boxes do not wait for them, and counters are ``np.intp``: Numba compiles
+a function once for a literal 0 and again for other integers.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdgn._cells.quadratic_program import nearest_point
-from skdgn._jit import kernel
+from skdgn._jit import LOG_SQRT_2PI, kernel, part_kernel
 from skdgn._network import Floats
 from skdgn._truncated import log_integral, quantile
 
@@ -33,12 +37,108 @@ _FEWEST_TRIALS, _TRIALS_PER_DRAW = 16, 20
 _MOST_BOXES = 4096
 # Boxes are halved within this many deviations of the mean; beyond, they grow with the distance.
 _REACH = 4.0
-# Tangents tried for a new box.
+# Tangents tried for a new box, besides the one it had before it was cut.
 _N_TRIALS = 5
 
 
 # With all boxes in place and so many points rejected in a row, something is wrong with the cell.
 MOST_REJECTIONS = 10_000_000
+
+
+class Cell(NamedTuple):
+    """A cell in the coordinates of its frame: along the axes, from the truncated Gaussian's mean.
+
+    The Gaussian has the density exp(slopes . v - |v|^2 / 2) there.
+    """
+
+    normals: Floats  # (k, S) of unit length
+    bounds: Floats  # (k,): normals @ v >= bounds
+    slopes: Floats  # (S,)
+    deviations: Floats  # (S,) of the truncated Gaussian
+
+
+class _Boxes(NamedTuple):
+    """Boxes in all coordinates but the last; in each, log P(v) <= height + tilt . v."""
+
+    lower: Floats  # (b, S - 1)
+    upper: Floats
+    tilts: Floats  # (b, S - 1)
+    heights: Floats  # (b,)
+    log_weights: Floats  # (b,) log integral of the bound; -inf if the box is empty
+    cumulative: Floats  # (b,) weights added up, relative to the largest
+
+
+@part_kernel
+def draw_plainly(cell: Cell, generator: Any, draws: Floats) -> int:
+    """Draw from a truncated Gaussian as long as that is easy.
+
+    Parameters
+    ----------
+    cell : Cell
+    generator : numpy.random.Generator
+    draws : ndarray of shape (n, S)
+        Filled with independent draws.
+
+    Returns
+    -------
+    n_done : int
+        All of them if there is one dimension; otherwise the others are for `draw_in_boxes`.
+    """
+    n_draws, n_dimensions = draws.shape
+    n_done: Any = np.intp(0)
+    n_trials: Any = np.intp(0)
+    # A trial costs as much as a draw from an interval, and a twentieth of one from boxes.
+    trials_per_draw = _TRIALS_PER_DRAW if n_dimensions > 1 else 2
+    while n_done < n_draws and n_trials < _FEWEST_TRIALS + trials_per_draw * n_done:
+        n_trials += 1
+        for s in range(n_dimensions):
+            draws[n_done, s] = cell.slopes[s] + generator.standard_normal()
+        if _is_inside(cell, draws[n_done]):
+            n_done += 1
+    if n_dimensions == 1:
+        # A chord is all there is: nothing is ever rejected.
+        lower, upper, _, _ = chord(cell, cell.slopes)
+        for n in range(n_done, n_draws):
+            draws[n, 0] = quantile(cell.slopes[0], lower, upper, generator.random())
+        n_done = n_draws
+    return n_done
+
+
+@kernel
+def draw_in_boxes(cell: Cell, generator: Any, draws: Floats) -> int:
+    """Draw from a Gaussian of two dimensions or more, truncated to any cell.
+
+    Returns fewer than asked for if no point was accepted for so long that something must be wrong.
+    """
+    n_draws, n_dimensions = draws.shape
+    boxes = _first_box(cell)
+    point, tilt = np.empty(n_dimensions), np.empty(n_dimensions)
+    n_done: Any = np.intp(0)
+    n_boxes: Any = np.intp(1)
+    n_rejections: Any = np.intp(0)
+    box: Any = np.intp(0)  # half of the box that was cut last; at first, all there is
+    other: Any = np.intp(0)  # the other half
+    is_new = True
+    while n_done < n_draws and n_rejections < MOST_REJECTIONS:
+        if is_new:
+            for half in (box, other):
+                _improve_box(cell, boxes, half, point, tilt)
+            _add_weights(boxes, n_boxes)
+            is_new = False
+        box = choose(boxes.cumulative, n_boxes, generator.random())
+        if _propose(cell, boxes, box, generator, point):
+            for s in range(n_dimensions):
+                draws[n_done, s] = point[s]
+            n_done += 1
+            n_rejections = 0
+            continue
+        n_rejections += 1
+        if n_boxes < len(boxes.heights):
+            other = n_boxes
+            _cut_box(cell, boxes, box, other)
+            n_boxes += 1
+            is_new = True
+    return n_done
 
 
 @kernel
@@ -55,142 +155,8 @@ def choose(cumulative: Floats, n_parts: int, uniform: float) -> int:
     return first
 
 
-class _Cell(NamedTuple):
-    """A cell in the coordinates of its frame: along the axes, from the truncated Gaussian's mean.
-
-    The Gaussian has the density exp(slopes . v - |v|^2 / 2) there.
-    """
-
-    normals: Floats  # (k, S)
-    bounds: Floats  # (k,): normals @ v >= bounds
-    slopes: Floats  # (S,)
-    deviations: Floats  # (S,)
-
-
-class _Boxes(NamedTuple):
-    """Boxes in all coordinates but the last; in each, log P(v) <= height + tilt . v."""
-
-    lower: Floats  # (b, S - 1)
-    upper: Floats
-    tilts: Floats  # (b, S - 1)
-    heights: Floats  # (b,)
-    log_weights: Floats  # (b,) log integral of the bound; -inf if the box is empty
-    cumulative: Floats  # (b,) weights added up, relative to the largest
-
-
-@kernel
-def draw_cell(
-    normals: Floats,
-    offsets: Floats,
-    center: Floats,
-    mean: Floats,
-    axes: Floats,
-    deviations: Floats,
-    generator: Any,
-    draws: Floats,
-) -> int:
-    """Draw from N(center, I) truncated to a cell, in whitened coordinates.
-
-    Parameters
-    ----------
-    normals, offsets : ndarray of shape (k, S) and (k,)
-        The cell: ``normals @ y >= offsets``.
-    center : ndarray of shape (S,)
-    mean, axes, deviations : ndarray of shape (S,), (S, S) and (S,)
-        Of the truncated Gaussian; see `skdgn._mixtures.principal_frames`.
-    generator : numpy.random.Generator
-    draws : ndarray of shape (n, S)
-        Filled with independent draws.
-
-    Returns
-    -------
-    n_done : int
-        Fewer than n if no point was accepted for so long that something must be wrong.
-    """
-    n_dimensions, n_draws = center.size, len(draws)
-    cell = _make_cell(normals, offsets, center, mean, axes, deviations)
-    point = np.empty(n_dimensions)
-    n_done, n_trials = 0, 0
-    # A trial costs as much as a draw from an interval, and a twentieth of one from boxes.
-    trials_per_draw = _TRIALS_PER_DRAW if n_dimensions > 1 else 2
-    while n_done < n_draws and n_trials < _FEWEST_TRIALS + trials_per_draw * n_done:
-        n_trials += 1
-        for s in range(n_dimensions):
-            point[s] = cell.slopes[s] + generator.standard_normal()
-        if _is_inside(cell, point):
-            _place(mean, axes, point, draws, n_done)
-            n_done += 1
-    if n_dimensions == 1:
-        # A chord is all there is: nothing is ever rejected.
-        lower, upper, _, _ = _chord(cell, point)
-        for n in range(n_done, n_draws):
-            point[0] = quantile(cell.slopes[0], lower, upper, generator.random())
-            _place(mean, axes, point, draws, n)
-        return n_draws
-    if n_done == n_draws:
-        return n_done
-    boxes = _make_boxes(_MOST_BOXES, n_dimensions)
-    n_boxes = 1
-    tilt = np.empty(n_dimensions)
-    _start_box(cell, boxes)
-    _improve_box(cell, boxes, 0, point, tilt)
-    _add_weights(boxes, n_boxes)
-    n_rejections = 0
-    while n_done < n_draws and n_rejections < MOST_REJECTIONS:
-        box = choose(boxes.cumulative, n_boxes, generator.random())
-        if _propose(cell, boxes, box, generator, point):
-            _place(mean, axes, point, draws, n_done)
-            n_done += 1
-            n_rejections = 0
-            continue
-        n_rejections += 1
-        if n_boxes < len(boxes.heights):
-            _split_box(cell, boxes, box, n_boxes, point, tilt)
-            n_boxes += 1
-            _add_weights(boxes, n_boxes)
-    return n_done
-
-
-@kernel
-def _make_cell(
-    normals: Floats,
-    offsets: Floats,
-    center: Floats,
-    mean: Floats,
-    axes: Floats,
-    deviations: Floats,
-) -> _Cell:
-    n_facets, n_dimensions = normals.shape
-    turned, bounds = np.empty((n_facets, n_dimensions)), np.empty(n_facets)
-    slopes = np.empty(n_dimensions)
-    for f in range(n_facets):
-        bounds[f] = offsets[f]
-        for s in range(n_dimensions):
-            bounds[f] -= normals[f, s] * mean[s]
-            turned[f, s] = 0.0
-            for t in range(n_dimensions):
-                turned[f, s] += axes[s, t] * normals[f, t]
-    for s in range(n_dimensions):
-        slopes[s] = 0.0
-        for t in range(n_dimensions):
-            slopes[s] += axes[s, t] * (center[t] - mean[t])
-    return _Cell(turned, bounds, slopes, deviations)
-
-
-@kernel
-def _make_boxes(most_boxes: int, n_dimensions: int) -> _Boxes:
-    return _Boxes(
-        np.empty((most_boxes, n_dimensions - 1)),
-        np.empty((most_boxes, n_dimensions - 1)),
-        np.empty((most_boxes, n_dimensions - 1)),
-        np.empty(most_boxes),
-        np.empty(most_boxes),
-        np.empty(most_boxes),
-    )
-
-
-@kernel
-def _is_inside(cell: _Cell, point: Floats) -> bool:
+@part_kernel
+def _is_inside(cell: Cell, point: Floats) -> bool:
     for f in range(cell.bounds.size):
         distance = -cell.bounds[f]
         for s in range(point.size):
@@ -201,16 +167,7 @@ def _is_inside(cell: _Cell, point: Floats) -> bool:
 
 
 @kernel
-def _place(mean: Floats, axes: Floats, point: Floats, draws: Floats, n: int) -> None:
-    """Write a point of the frame in whitened coordinates."""
-    for s in range(point.size):
-        draws[n, s] = mean[s]
-        for t in range(point.size):
-            draws[n, s] += axes[t, s] * point[t]
-
-
-@kernel
-def _chord(cell: _Cell, point: Floats) -> tuple[float, float, int, int]:
+def chord(cell: Cell, point: Floats) -> tuple[float, float, int, int]:
     """Ends of the chord above a point (its last coordinate does not count), and their facets."""
     last = point.size - 1
     lower, upper = -math.inf, math.inf
@@ -231,14 +188,123 @@ def _chord(cell: _Cell, point: Floats) -> tuple[float, float, int, int]:
     return lower, upper, below, above
 
 
-@kernel
-def _fill_tangent(cell: _Cell, point: Floats, tilt: Floats) -> float:
+@part_kernel
+def _first_box(cell: Cell) -> _Boxes:
+    """Make space for boxes, the first of which is all of space."""
+    last = cell.slopes.size - 1
+    boxes = _Boxes(
+        np.empty((_MOST_BOXES, last)),
+        np.empty((_MOST_BOXES, last)),
+        np.empty((_MOST_BOXES, last)),
+        np.empty(_MOST_BOXES),
+        np.empty(_MOST_BOXES),
+        np.empty(_MOST_BOXES),
+    )
+    for s in range(last):
+        boxes.lower[0, s] = -math.inf
+        boxes.upper[0, s] = math.inf
+        boxes.tilts[0, s] = 0.0
+    # No chord has a larger integral than a whole line.
+    boxes.heights[0] = 0.5 * cell.slopes[last] ** 2 + LOG_SQRT_2PI
+    return boxes
+
+
+@part_kernel
+def _improve_box(cell: Cell, boxes: _Boxes, box: int, point: Floats, tilt: Floats) -> None:
+    """Weigh a box, and look for a tangent with a smaller integral; empty boxes weigh nothing."""
+    n_dimensions = cell.slopes.size
+    last = n_dimensions - 1
+    mode, inside = np.empty(n_dimensions), np.zeros(n_dimensions)
+    if not _find_points(cell, boxes, box, mode, inside, point, tilt):
+        boxes.log_weights[box] = -math.inf
+        return
+    lightest = math.inf
+    for trial in range(_N_TRIALS + 1):
+        for s in range(last):
+            lower, upper = boxes.lower[box, s], boxes.upper[box, s]
+            if trial == 0:  # the tangent of the box it was cut from is good for it, too
+                tilt[s] = boxes.tilts[box, s]
+            elif trial == 1:  # the box's point nearest to the mean
+                point[s] = min(max(0.0, lower), upper)
+            elif trial == 2:
+                lower, upper = _part_to_cut(lower, upper, cell.deviations[s])
+                point[s] = 0.5 * (lower + upper)
+            else:
+                point[s] = mode[s] + 4.0 ** (3 - trial) * (inside[s] - mode[s])
+        height = boxes.heights[box] if trial == 0 else _fill_tangent(cell, point, tilt)
+        if height == -math.inf:
+            continue
+        log_weight = height
+        for s in range(last):
+            log_weight += log_integral(
+                cell.slopes[s] + tilt[s], boxes.lower[box, s], boxes.upper[box, s]
+            )
+        # (not a number where an infinite tilt meets an infinite box: no better, either)
+        if log_weight < lightest:
+            lightest = log_weight
+            boxes.heights[box] = height
+            for s in range(last):
+                boxes.tilts[box, s] = tilt[s]
+    boxes.log_weights[box] = lightest
+
+
+@part_kernel
+def _find_points(
+    cell: Cell,
+    boxes: _Boxes,
+    box: int,
+    mode: Floats,
+    inside: Floats,
+    point: Floats,
+    origin: Floats,
+) -> bool:
+    """Find the likeliest of the cell's points above a box, and one inside, if there are any.
+
+    An average of extreme points is in the cell's interior, and so is what lies between it and the
+    likeliest point.  ``inside`` must be zero; ``point`` and ``origin`` are overwritten.
+    """
+    n_dimensions, n_facets = cell.slopes.size, cell.bounds.size
+    normals = np.zeros((n_facets + 2 * n_dimensions - 2, n_dimensions))
+    bounds, multipliers = np.empty(len(normals)), np.empty(len(normals))
+    for f in range(n_facets):
+        for s in range(n_dimensions):
+            normals[f, s] = cell.normals[f, s]
+    for s in range(n_dimensions - 1):
+        normals[n_facets + 2 * s, s] = 1.0
+        normals[n_facets + 2 * s + 1, s] = -1.0
+    n_points = 2 * n_dimensions + 1
+    for k in range(n_points):
+        # The Gaussian's center first; then, a few deviations from the mode along each axis.
+        for s in range(n_dimensions):
+            origin[s] = cell.slopes[s] if k == 0 else mode[s]
+        if k > 0:
+            axis, sign = (k - 1) // 2, 2 * (k % 2) - 1
+            origin[axis] += sign * _REACH * cell.deviations[axis]
+        for f in range(n_facets):
+            bounds[f] = cell.bounds[f]
+            for s in range(n_dimensions):
+                bounds[f] -= cell.normals[f, s] * origin[s]
+        for s in range(n_dimensions - 1):
+            bounds[n_facets + 2 * s] = boxes.lower[box, s] - origin[s]
+            bounds[n_facets + 2 * s + 1] = origin[s] - boxes.upper[box, s]
+        distance = nearest_point(normals, bounds, math.inf, point, multipliers)
+        if k == 0 and distance == math.inf:
+            return False
+        for s in range(n_dimensions):
+            inside[s] += (origin[s] + point[s]) / n_points
+            if k == 0:
+                mode[s] = origin[s] + point[s]
+    return True
+
+
+@part_kernel
+def _fill_tangent(cell: Cell, point: Floats, tilt: Floats) -> float:
     """Fill the gradient of log P at a point; return the tangent's height at v = 0.
 
     -inf if there is no chord above the point, and no tangent.
     """
     last = point.size - 1
-    lower, upper, below, above = _chord(cell, point)
+    lower, upper, below, above = chord(cell, point)
     slope = cell.slopes[last]
     value = log_integral(slope, lower, upper)
     if value == -math.inf:
@@ -260,80 +326,15 @@ def _fill_tangent(cell: _Cell, point: Floats, tilt: Floats) -> float:
 
 
 @kernel
-def _weigh(cell: _Cell, boxes: _Boxes, box: int, tilt: Floats, height: float) -> float:
-    """Log integral of a bound over a box."""
-    log_weight = height
-    for s in range(boxes.lower.shape[1]):
-        log_weight += log_integral(
-            cell.slopes[s] + tilt[s], boxes.lower[box, s], boxes.upper[box, s]
-        )
-    return log_weight
-
-
-@kernel
-def _start_box(cell: _Cell, boxes: _Boxes) -> None:
-    """Make the first box all of space; no chord has a larger integral than a whole line."""
-    last = cell.slopes.size - 1
-    for s in range(last):
-        boxes.lower[0, s] = -math.inf
-        boxes.upper[0, s] = math.inf
-        boxes.tilts[0, s] = 0.0
-    boxes.heights[0] = log_integral(cell.slopes[last], -math.inf, math.inf)
-    boxes.log_weights[0] = _weigh(cell, boxes, 0, boxes.tilts[0], boxes.heights[0])
-
-
-@kernel
-def _improve_box(cell: _Cell, boxes: _Boxes, box: int, point: Floats, tilt: Floats) -> None:
-    """Look for a tangent with a smaller integral; empty boxes are worth nothing."""
-    n_dimensions = cell.slopes.size
-    last = n_dimensions - 1
-    mode, inside = np.empty(n_dimensions), np.empty(n_dimensions)
-    if not _find_point(cell, boxes, box, cell.slopes, mode):
-        boxes.log_weights[box] = -math.inf
-        return
-    # An average of extreme points is in the cell's interior, and so is what lies between it and the
-    # likeliest point.
-    for s in range(n_dimensions):
-        inside[s] = mode[s] / (2.0 * n_dimensions + 1.0)
-    for s in range(n_dimensions):
-        for sign in (-1.0, 1.0):
-            for t in range(n_dimensions):
-                tilt[t] = mode[t]
-            tilt[s] += sign * _REACH * cell.deviations[s]
-            _find_point(cell, boxes, box, tilt, point)
-            for t in range(n_dimensions):
-                inside[t] += point[t] / (2.0 * n_dimensions + 1.0)
-    for trial in range(_N_TRIALS):
-        for s in range(last):
-            lower, upper = boxes.lower[box, s], boxes.upper[box, s]
-            if trial == 0:  # the box's point nearest to the mean
-                point[s] = min(max(0.0, lower), upper)
-            elif trial == 1:
-                lower, upper = _part_to_cut(lower, upper, cell.deviations[s])
-                point[s] = 0.5 * (lower + upper)
-            else:
-                point[s] = mode[s] + 4.0 ** (2 - trial) * (inside[s] - mode[s])
-        height = _fill_tangent(cell, point, tilt)
-        if height > -math.inf:
-            log_weight = _weigh(cell, boxes, box, tilt, height)
-            # (not a number where an infinite tilt meets an infinite box: no better, either)
-            if log_weight < boxes.log_weights[box]:
-                boxes.log_weights[box] = log_weight
-                boxes.heights[box] = height
-                for s in range(last):
-                    boxes.tilts[box, s] = tilt[s]
-
-
-@kernel
 def _part_to_cut(lower: float, upper: float, deviation: float) -> tuple[float, float]:
     """Part of an interval to be cut in its middle: within reach of the mean, growing beyond."""
     reach = _REACH * deviation
     return max(lower, min(-reach, 3.0 * upper)), min(upper, max(reach, 3.0 * lower))
 
 
-@kernel
-def _split_box(cell: _Cell, boxes: _Boxes, box: int, new: int, point: Floats, tilt: Floats) -> None:
-    """Cut a box in two across its widest side, in deviations; the second half is the new one."""
+@part_kernel
+def _cut_box(cell: Cell, boxes: _Boxes, box: int, other: int) -> None:
+    """Cut a box in two across its widest side, in deviations; the second half is another box."""
     last = cell.slopes.size - 1
     axis, widest, cut = 0, -1.0, 0.0
     for s in range(last):
@@ -342,41 +343,14 @@ def _split_box(cell: _Cell, boxes: _Boxes, box: int, new: int, point: Floats, ti
         if width > widest:
             axis, widest, cut = s, width, 0.5 * (lower + upper)
     for s in range(last):
-        boxes.lower[new, s], boxes.upper[new, s] = boxes.lower[box, s], boxes.upper[box, s]
-        boxes.tilts[new, s] = boxes.tilts[box, s]
-    boxes.heights[new] = boxes.heights[box]
+        boxes.lower[other, s], boxes.upper[other, s] = boxes.lower[box, s], boxes.upper[box, s]
+        boxes.tilts[other, s] = boxes.tilts[box, s]
+    boxes.heights[other] = boxes.heights[box]
     boxes.upper[box, axis] = cut
-    boxes.lower[new, axis] = cut
-    for half in (box, new):
-        # The tangent of the whole box is good for its halves, too.
-        boxes.log_weights[half] = _weigh(cell, boxes, half, boxes.tilts[half], boxes.heights[half])
-        _improve_box(cell, boxes, half, point, tilt)
+    boxes.lower[other, axis] = cut
 
 
-@kernel
-def _find_point(cell: _Cell, boxes: _Boxes, box: int, origin: Floats, point: Floats) -> bool:
-    """Find the cell's point above a box that is nearest to an origin; tell whether there is one."""
-    n_dimensions, n_facets = cell.slopes.size, cell.bounds.size
-    rows = np.zeros((n_facets + 2 * n_dimensions - 2, n_dimensions))
-    bounds = np.empty(len(rows))
-    for f in range(n_facets):
-        bounds[f] = cell.bounds[f]
-        for s in range(n_dimensions):
-            rows[f, s] = cell.normals[f, s]
-            bounds[f] -= cell.normals[f, s] * origin[s]
-    n_rows = n_facets
-    for s in range(n_dimensions - 1):
-        rows[n_rows, s], bounds[n_rows] = 1.0, boxes.lower[box, s] - origin[s]
-        rows[n_rows + 1, s], bounds[n_rows + 1] = -1.0, origin[s] - boxes.upper[box, s]
-        n_rows += 2
-    multipliers = np.empty(n_rows)
-    distance = nearest_point(rows, bounds, math.inf, point, multipliers)
-    for s in range(n_dimensions):
-        point[s] += origin[s]
-    return distance < math.inf
-
-
-@kernel
+@part_kernel
 def _add_weights(boxes: _Boxes, n_boxes: int) -> None:
     largest = -math.inf
     for b in range(n_boxes):
@@ -388,8 +362,8 @@ def _add_weights(boxes: _Boxes, n_boxes: int) -> None:
         boxes.cumulative[b] = total
 
 
-@kernel
-def _propose(cell: _Cell, boxes: _Boxes, box: int, generator: Any, point: Floats) -> bool:
+@part_kernel
+def _propose(cell: Cell, boxes: _Boxes, box: int, generator: Any, point: Floats) -> bool:
     """Draw a point from a box; tell whether it is accepted."""
     last = point.size - 1
     log_bound = boxes.heights[box]
@@ -399,7 +373,7 @@ def _propose(cell: _Cell, boxes: _Boxes, box: int, generator: Any, point: Floats
             cell.slopes[s] + tilt, boxes.lower[box, s], boxes.upper[box, s], generator.random()
         )
         log_bound += tilt * point[s]
-    lower, upper, _, _ = _chord(cell, point)
+    lower, upper, _, _ = chord(cell, point)
     value = log_integral(cell.slopes[last], lower, upper)
     if not math.log(1.0 - generator.random()) <= value - log_bound:
         return False

@@ -9,27 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from skdgn._batches import Workers
-from skdgn._maximization import (
-    GaussNewtonSystem,
-    linearize,
-    maximize_noise,
-    maximize_regional_noise,
-    step_network,
-)
+from skdgn._maximization import GaussNewtonSystem, linearize, maximize_noise, step_network
 from skdgn._model import Model
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import Partition, TooManyRegionsError
 from skdgn._penalization import PenalizedSystem
 from skdgn._priors import WeightPrior
-from skdgn._regional_noise import AnyNoise, RegionalNoise
 from skdgn._rows import Table
-from skdgn._shrinkage import NoisePrior
 from skdgn._statistics import SufficientStatistics, expect
 
 FIRST_DAMPING = 1e-1
@@ -40,9 +30,9 @@ DAMPING_INCREASE = 6.0
 _MOST_SHORTENINGS = 8
 # Steps grow bolder only while they gain so many times the tolerance. What the data barely determine
 # is where little is left to gain, and bold steps there fit the noise of the rows.
-_WORTHWHILE = 10.0
+WORTHWHILE = 10.0
 # The likelihood must stand still for this many iterations before EM stops: one may be unlucky.
-_PATIENCE = 2
+PATIENCE = 2
 
 
 @dataclass(frozen=True)
@@ -51,7 +41,7 @@ class State:
 
     model: Model
     statistics: SufficientStatistics
-    log_prior: float  # of the weights, and of regional noise
+    log_prior: float  # of the weights
 
     @property
     def network(self) -> Network:
@@ -59,7 +49,7 @@ class State:
         return self.model.network
 
     @property
-    def noise(self) -> AnyNoise:
+    def noise(self) -> Noise:
         """The noise around it."""
         return self.model.noise
 
@@ -81,27 +71,15 @@ class Problem:
     rows: Table
     row_weights: Floats
     covariance_type: str
-    smallest_variance: float
+    noise_floors: Floats  # (D,): smallest variances of the noise
     prior: WeightPrior
     most_regions: int
     workers: Workers
-    noise_prior: NoisePrior | None = None  # None: one noise for all regions
 
-    def evaluate(self, network: Network, noise: AnyNoise, before: Model | None = None) -> State:
-        """Run the E-step; weights that the prior excludes are moved first.
-
-        Regional noise is that of the regions of the model before, if there was one.
-        """
+    def evaluate(self, network: Network, noise: Noise) -> State:
+        """Run the E-step; weights that the prior excludes are moved first."""
         network = self.prior.admit(network)
-
-        def follow(partition: Partition) -> AnyNoise:
-            if self.noise_prior is not None and isinstance(noise, Noise):
-                return RegionalNoise.uniform(noise, len(partition))
-            if isinstance(noise, RegionalNoise) and before is not None:
-                return noise.take(inherit(partition, before))
-            return noise
-
-        model = Model.build(network, follow, self.most_regions)
+        model = Model.build(network, noise, self.most_regions)
         statistics = expect(
             model.visitor,
             self.rows,
@@ -109,25 +87,16 @@ class Problem:
             self.covariance_type == "full",
             self.workers,
         )
-        log_prior = self.prior.log_density(network)
-        if self.noise_prior is not None and isinstance(model.noise, RegionalNoise):
-            log_prior += self.noise_prior.log_density(model.noise)
-        return State(model, statistics, log_prior)
+        return State(model, statistics, self.prior.log_density(network))
 
-    def best_noise(self, state: State, network: Network) -> AnyNoise:
+    def best_noise(self, state: State, network: Network) -> Noise:
         """Maximise over the noise, given new weights and the old posterior."""
-        patterns = state.partition.patterns
-        if self.noise_prior is not None and isinstance(state.noise, RegionalNoise):
-            return maximize_regional_noise(
-                state.statistics,
-                network,
-                patterns,
-                state.noise,
-                self.noise_prior,
-                self.smallest_variance,
-            )
         return maximize_noise(
-            state.statistics, network, patterns, self.covariance_type, self.smallest_variance
+            state.statistics,
+            network,
+            state.partition.patterns,
+            self.covariance_type,
+            self.noise_floors,
         )
 
     def propose(self, state: State, layers: Sequence[int]) -> Callable[[float], Network]:
@@ -142,24 +111,10 @@ class Problem:
     def attempt(self, state: State, network: Network) -> State | None:
         """Evaluate trial weights; None if the objective falls there."""
         try:
-            trial = self.evaluate(network, self.best_noise(state, network), state.model)
+            trial = self.evaluate(network, self.best_noise(state, network))
         except TooManyRegionsError:
             return None
         return trial if trial.lower_bound >= state.lower_bound else None
-
-
-def inherit(partition: Partition, before: Model) -> NDArray[np.intp]:
-    """Find the region before that each region comes from.
-
-    It is the one of the same pattern, or, for a region that is new, the one it was cut from: that
-    of a point inside it.
-    """
-    known = {pattern.tobytes(): region for region, pattern in enumerate(before.partition.patterns)}
-    origins = np.array([known.get(p.tobytes(), -1) for p in partition.patterns], dtype=np.intp)
-    new = np.flatnonzero(origins < 0)
-    if new.size > 0:
-        origins[new] = before.locate(partition.cells.take(new).interior_points())
-    return origins
 
 
 @dataclass
@@ -178,7 +133,7 @@ class JointStep:
             for _ in range(_MOST_SHORTENINGS):
                 trial = self.problem.attempt(state, propose(self.damping))
                 if trial is not None:
-                    if trial.lower_bound - state.lower_bound > _WORTHWHILE * self.tol:
+                    if trial.lower_bound - state.lower_bound > WORTHWHILE * self.tol:
                         self.damping = max(DAMPING_DECREASE * self.damping, SMALLEST_DAMPING)
                     return trial
                 self.damping = min(DAMPING_INCREASE * self.damping, LARGEST_DAMPING)
@@ -227,11 +182,10 @@ STEPS: dict[str, Callable[[Problem, float], Callable[[State], State | None]]] = 
 class Progress:
     """How far EM has come; the state is the best so far at any time."""
 
-    state: State
+    state: Any  # of one network, or of a mixture: what has a lower bound
     lower_bounds: list[float] = field(default_factory=list)
     converged: bool = False
     stopped: bool = False  # by whoever watched
-    interrupted: bool = False  # by the keyboard
     start: float = field(init=False)  # lower bound before the first iteration
 
     def __post_init__(self) -> None:
@@ -245,33 +199,46 @@ def run_em(
     max_iter: int,
     tol: float,
     watch: Callable[[Progress], bool] = lambda progress: False,
+    runs: list[Progress] | None = None,
 ) -> Progress:
-    """Improve a state until its objective stands still; a keyboard interrupt keeps the best.
+    """Improve a state until its objective stands still; see `climb`."""
+    return climb(STEPS[m_step](problem, tol), start, max_iter, tol, watch, runs)
 
-    ``watch`` is called after every iteration, and stops the run if it returns True.
+
+def climb(
+    step: Callable[[Any], Any],
+    start: Any,
+    max_iter: int,
+    tol: float,
+    watch: Callable[[Progress], bool] = lambda progress: False,
+    runs: list[Progress] | None = None,
+) -> Progress:
+    """Repeat a step, which returns a state that is no worse, or None, until it gains little.
+
+    ``watch`` is called after every iteration, and stops the run if it returns True.  A keyboard
+    interrupt goes through.  Whoever wants to keep what was reached by then gives a list of runs, of
+    which this one becomes the last.
     """
     progress = Progress(start)
-    step = STEPS[m_step](problem, tol)
+    if runs is not None:
+        runs.append(progress)
     still = 0
-    try:
-        for _ in range(max_iter):
-            before = progress.state.lower_bound
-            trial = step(progress.state)
-            if trial is None:
-                progress.lower_bounds.append(before)
-                progress.converged = True
-            else:
-                # Every step was accepted by this very comparison: a failure is a bug.
-                assert trial.lower_bound >= before
-                progress.state = trial
-                progress.lower_bounds.append(trial.lower_bound)
-                still = still + 1 if trial.lower_bound - before < tol else 0
-                progress.converged = still >= _PATIENCE
-            progress.stopped = watch(progress)
-            if progress.converged or progress.stopped:
-                break
-    except KeyboardInterrupt:
-        progress.interrupted = True
+    for _ in range(max_iter):
+        before = progress.state.lower_bound
+        trial = step(progress.state)
+        if trial is None:
+            progress.lower_bounds.append(before)
+            progress.converged = True
+        else:
+            # Every step was accepted by this very comparison: a failure is a bug.
+            assert trial.lower_bound >= before
+            progress.state = trial
+            progress.lower_bounds.append(trial.lower_bound)
+            still = still + 1 if trial.lower_bound - before < tol else 0
+            progress.converged = still >= PATIENCE
+        progress.stopped = watch(progress)
+        if progress.converged or progress.stopped:
+            break
     return progress
 
 

@@ -13,40 +13,45 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from skdgn._batches import Workers, read
-from skdgn._chains import Chain, make_chain
 from skdgn._completion import complete_rows
 from skdgn._em import FIRST_DAMPING, Problem, Progress, State, likeliest, run_em
+from skdgn._floors import at_floor, bound_below, warranted_variances
 from skdgn._initialization import Start, starting_methods, starting_network
 from skdgn._model import MOST_REGIONS
 from skdgn._network import Activation, Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._priors import WeightPrior
-from skdgn._regional_noise import AnyNoise, RegionalNoise
-from skdgn._regional_starts import begin_regional_noise
+from skdgn._reporter import Reporter
 from skdgn._rows import (
     PASS_BYTES,
+    OrderedColumns,
+    Rows,
     ScaledRows,
     Table,
     fits_into,
     merge_duplicates,
     observed_weights,
+    order_columns,
     sample_rows,
 )
 from skdgn._running import Running
-from skdgn._shrinkage import NoisePrior
 
 # How many of the candidate starts enter a round, and how many iterations each is given. The
 # likeliest goes on from there, so that only the others' iterations are lost.
 _TRIAL_ROUNDS = ((4, 2), (2, 4))
 # Candidate starts are compared on at most this many rows.
 _TRIAL_ROWS = 2000
+# Fewer if there are many regions: their product is about what an E-step costs.
+_TRIAL_WORK = 500_000
+_FEWEST_TRIAL_ROWS = 500
+# An iteration of so many seconds makes a fit long enough to say so.
+_LONG_ITERATION = 2.0
 # So many times fewer polyhedra than polygons: one takes 1,400 bytes against 170 (for 3-16-16 and
 # 2-32-32), and more time.
 _POLYHEDRON_COST = 4
-# Beginnings of regional noise are compared on at most this many rows: covariances need more than
-# curves do.
-_REGIONAL_TRIAL_ROWS = 10000
+# Where a start fits the rows exactly, EM needs noise to begin with.
+_SMALLEST_STARTING_VARIANCE = 1e-4
 # Bytes that the regions of a fit may take.
 _MEMORY = 2e9
 
@@ -59,8 +64,6 @@ class Settings:
     hidden_layer_sizes: tuple[int, ...]
     activation: Activation
     covariance_type: str
-    noise: str
-    noise_prior_weight: float
     weight_prior: str | None
     prior_scale: float
     m_step: str
@@ -82,7 +85,7 @@ class Scaling:
     @classmethod
     def of(
         cls,
-        rows: NDArray[Any],
+        rows: Rows,
         row_weights: Floats,
         covariance_type: str,
         workers: Workers | None = None,
@@ -109,28 +112,26 @@ class Scaling:
         constant = variances <= (8.0 * np.finfo(float).eps * np.abs(center)) ** 2
         return cls(center, np.where(constant, 1.0, np.sqrt(variances)))
 
-    def log_volume(
-        self, rows: NDArray[Any], row_weights: Floats, workers: Workers | None = None
-    ) -> float:
+    def log_volume(self, rows: Rows, row_weights: Floats, workers: Workers | None = None) -> float:
         """What scaling adds to the mean log density: every observed entry counts."""
         totals = observed_weights(rows, row_weights, workers or Workers())
         return float(totals @ np.log(self.deviations) / row_weights.sum())
 
-    def apply(self, rows: NDArray[Any]) -> ScaledRows:
+    def apply(self, rows: Rows) -> ScaledRows:
         """Scale rows as they are read."""
         return ScaledRows(rows, self.center, self.deviations)
 
-    def scale(self, network: Network, noise: AnyNoise) -> tuple[Network, AnyNoise]:
+    def scale(self, network: Network, noise: Noise) -> tuple[Network, Noise]:
         """Express parameters of the model for the original rows in scaled units."""
         return self._transform(network, noise, 1.0 / self.deviations, -self.center)
 
-    def restore(self, network: Network, noise: AnyNoise) -> tuple[Network, AnyNoise]:
+    def restore(self, network: Network, noise: Noise) -> tuple[Network, Noise]:
         """Express parameters found on scaled rows in the original units."""
         return self._transform(network, noise, self.deviations, None)
 
     def _transform(
-        self, network: Network, noise: AnyNoise, factors: Floats, shift: Floats | None
-    ) -> tuple[Network, AnyNoise]:
+        self, network: Network, noise: Noise, factors: Floats, shift: Floats | None
+    ) -> tuple[Network, Noise]:
         intercept = network.intercepts[-1]
         intercept = (
             factors * intercept + self.center if shift is None else factors * (intercept + shift)
@@ -148,13 +149,24 @@ class FitResult:
     """Fitted parameters in the units of the rows, and how EM got there."""
 
     network: Network
-    noise: AnyNoise
+    noise: Noise
     lower_bound: float
     lower_bounds: Floats
     converged: bool
     stopped: bool  # by whoever watched
     interrupted: bool  # by the keyboard
+    bound_by_ties: NDArray[np.bool_]  # (D,): features whose noise is as small as ties allow
     running: Running  # for more rows to come
+
+    def take_features(self, features: NDArray[np.intp]) -> FitResult:
+        """Return the result for these features, in this order."""
+        return replace(
+            self,
+            network=self.network.take_features(features),
+            noise=self.noise.restrict(features),
+            bound_by_ties=self.bound_by_ties[features],
+            running=self.running.take_features(features),
+        )
 
 
 @dataclass(frozen=True)
@@ -167,7 +179,7 @@ class Iteration:
     change: float
     n_regions: int
     converged: bool
-    result: Callable[[], FitResult]  # as if the fit had ended here
+    result: Callable[[], Any]  # as if the fit had ended here
 
 
 def fit_network(
@@ -175,7 +187,7 @@ def fit_network(
     row_weights: Floats,
     settings: Settings,
     generator: np.random.Generator,
-    warm_start: tuple[Network, AnyNoise] | None,
+    warm_start: tuple[Network, Noise] | None,
     watch: Callable[[Iteration], bool],
 ) -> FitResult:
     """Fit a network and its noise to rows (n, D), NaN where a value is missing.
@@ -184,33 +196,50 @@ def fit_network(
 
     ``watch`` is told of every iteration of the final runs, and stops the run if it returns True.
     A keyboard interrupt ends the fit with the best parameters so far; before there are any, it
-    goes through.
+    goes through.  If EM had not begun, their likelihood is that of the samples starts are compared
+    on: nobody waits for the others.
     """
     workers = settings.workers
+    reporter = workers.reporter
+    reporter.begin("reading and scaling samples")
     in_memory = fits_into(workers.memory, rows)
     if in_memory:
         rows, row_weights = merge_duplicates(read(rows), row_weights)
-    scaling = Scaling.of(rows, row_weights, settings.covariance_type, workers)
-    table = scaling.apply(rows)
-    problem = pose_problem(read(table) if in_memory else table, row_weights, scaling, settings)
-    log_volume = scaling.log_volume(rows, row_weights, workers)
+    # Chance must not depend on the order of the columns, which is anybody's choice.
+    scaled = Scaling.of(rows, row_weights, settings.covariance_type, workers).apply(rows)
+    order = order_columns(scaled, row_weights, workers)
+    columns: Rows = OrderedColumns(rows, order)
+    if in_memory:
+        columns, row_weights = merge_duplicates(read(columns), row_weights)
+    if warm_start is not None:
+        warm_start = warm_start[0].take_features(order), warm_start[1].restrict(order)
+    scaling = Scaling.of(columns, row_weights, settings.covariance_type, workers)
+    table: Table = scaling.apply(columns)
+    if in_memory:
+        table = read(table)
+    floors = find_floors(table, row_weights, settings)
+    problem = pose_problem(table, row_weights, floors, scaling, settings)
+    log_volume = scaling.log_volume(columns, row_weights, workers)
 
     def result(progress: Progress) -> FitResult:
-        return FitResult(
+        found = FitResult(
             *restore_parameters(problem, scaling, progress.state),
             progress.state.lower_bound - log_volume,
             np.array(progress.lower_bounds) - log_volume,
             progress.converged,
             progress.stopped,
-            progress.interrupted,
+            False,
+            at_floor(progress.state.noise.covariance, floors) & (floors > settings.reg_covar),
             Running(
                 scaling.center,
                 scaling.deviations,
+                floors,
                 progress.state.partition.patterns,
                 progress.state.statistics,
                 FIRST_DAMPING,
             ),
         )
+        return found.take_features(np.argsort(order))
 
     def tell(run: int, progress: Progress) -> bool:
         bounds = progress.lower_bounds
@@ -226,64 +255,71 @@ def fit_network(
             )
         )
 
+    starts: list[Progress] = []  # of the run to come
     runs: list[Progress] = []
+    interrupted = False
     # Products are small: on a busy machine, threads waiting for each other take ten times as long.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with threadpool_limits(limits=1, user_api="blas"), reporter.watch_compiler():
         try:
             for run in range(1 if warm_start is not None else settings.n_init):
                 if warm_start is not None:
-                    start = Progress(problem.evaluate(*scaling.scale(*warm_start)))
+                    network, noise = scaling.scale(*warm_start)
+                    covariance = bound_below(noise.covariance, floors)
+                    noise = Noise.from_covariance(covariance, noise.n_features)
+                    reporter.begin("going on from the last fit")
+                    start = problem.evaluate(network, noise)
                 else:
-                    start = _best_start(problem, settings, generator)
-                if not start.interrupted:
-                    start = run_em(
-                        problem,
-                        start.state,
-                        settings.m_step,
-                        settings.max_iter,
-                        settings.tol,
-                        partial(tell, run + 1),
-                    )
-                runs.append(start)
-                if runs[-1].interrupted:
-                    break
+                    start = _best_start(problem, settings, generator, starts)
+                reporter.name(f"iteration 1/{settings.max_iter}")
+                run_em(
+                    problem,
+                    start,
+                    settings.m_step,
+                    settings.max_iter,
+                    settings.tol,
+                    partial(tell, run + 1),
+                    runs,
+                )
         except KeyboardInterrupt:
-            if not runs:
+            if not runs and not starts:
                 raise
-            runs[-1].interrupted = True
-    return replace(result(likeliest(runs)), interrupted=runs[-1].interrupted)
+            interrupted = True
+    return replace(result(likeliest(runs or starts)), interrupted=interrupted)
 
 
-def pose_problem(rows: Table, row_weights: Floats, scaling: Scaling, settings: Settings) -> Problem:
+def find_floors(rows: Table, row_weights: Floats, settings: Settings) -> Floats:
+    """Smallest variances of the noise (D,), in the units of the rows; see `skdgn._floors`.
+
+    Of rows that are not in memory, a sample tells how values are tied.
+    """
+    n_rows = len(rows)
+    if isinstance(rows, ScaledRows):
+        # Always the same sample: how values are recorded is not a matter of the seed.
+        rows, _ = sample_rows(rows, row_weights, _TRIAL_ROWS, np.random.default_rng(0))
+    return np.maximum(warranted_variances(read(rows), n_rows), settings.reg_covar)
+
+
+def pose_problem(
+    rows: Table, row_weights: Floats, floors: Floats, scaling: Scaling, settings: Settings
+) -> Problem:
     """Put together what stays the same while parameters are improved on scaled rows."""
     return Problem(
         rows,
         row_weights,
         settings.covariance_type,
-        settings.reg_covar,
+        floors,
         WeightPrior(settings.weight_prior, settings.prior_scale, scaling.deviations),
         affordable_regions(settings, len(scaling.center)),
         settings.workers,
-        _noise_prior(settings, len(scaling.center)),
     )
 
 
-def restore_parameters(
-    problem: Problem, scaling: Scaling, state: State
-) -> tuple[Network, AnyNoise]:
+def restore_parameters(problem: Problem, scaling: Scaling, state: State) -> tuple[Network, Noise]:
     """Express the parameters of a state in the original units."""
     network, noise = scaling.restore(state.network, state.noise)
-    if problem.noise_prior is not None and isinstance(noise, RegionalNoise):
-        noise = replace(noise, shares=problem.noise_prior.shares(state.statistics.weights))
     # Scaling back may have rounded a weight beyond its bound.
     prior = replace(problem.prior, output_units=np.ones_like(scaling.deviations))
     return prior.clip(network), noise
-
-
-def _noise_prior(settings: Settings, n_features: int) -> NoisePrior | None:
-    if settings.noise == "shared":
-        return None
-    return NoisePrior.of(settings.noise_prior_weight, settings.covariance_type, n_features)
 
 
 def affordable_regions(settings: Settings, n_features: int) -> int:
@@ -293,105 +329,103 @@ def affordable_regions(settings: Settings, n_features: int) -> int:
     floats = 4 * n_features * (n_components + 1) + sum(
         (n_components + 1) * (width + 1) + n_features * width for width in widths
     )
-    if settings.noise == "regional":
-        # The output layer's map downstream; covariances, factors, whiteners and squares.
-        entries = n_features**2 if settings.covariance_type == "full" else n_features
-        floats += n_features**2 + 4 * entries
     listed = MOST_REGIONS if n_components <= 2 else MOST_REGIONS // _POLYHEDRON_COST
     most_regions = min(listed, int(_MEMORY / (8 * floats)))
-    # Units in general position cut latent space into so many regions, in the first layer alone.
-    surely = sum(math.comb(widths[0], k) for k in range(n_components + 1)) if widths else 1
-    if surely > most_regions:
+    if n_sure_regions(settings) > most_regions:
         raise TooManyRegionsError(most_regions, n_components, widths)
     return most_regions
 
 
-def _best_start(problem: Problem, settings: Settings, generator: np.random.Generator) -> Progress:
-    """Try the starting methods briefly and keep the likeliest, even if interrupted."""
+def _best_start(
+    problem: Problem,
+    settings: Settings,
+    generator: np.random.Generator,
+    starts: list[Progress],
+) -> State:
+    """Try the starting methods briefly and return the likeliest.
+
+    ``starts`` is filled with those compared: an interrupt leaves it as it was by then.
+    """
+    reporter = settings.workers.reporter
     methods: tuple[str, ...] = (settings.init_params,)
     if settings.init_params == "auto":
         methods = starting_methods(settings.n_components, settings.hidden_layer_sizes)
-    # Curves are compared with one noise for all regions; regional noise begins from the best.
-    trial_problem = _sample_problem(problem, _TRIAL_ROWS, generator)
-    if problem.noise_prior is not None:
-        trial_problem = replace(trial_problem, noise_prior=None)
-    rows, weights = read(trial_problem.rows), trial_problem.row_weights
+    sample = _sample_problem(problem, _TRIAL_ROWS, generator)
+    rows, weights = read(sample.rows), sample.row_weights
+    if np.isnan(rows).any():
+        reporter.begin("completing missing values")
     completed = complete_rows(rows, weights)
-    runs: list[Progress] = []
-    interrupted = False
+    trial_problem = _sample_problem(sample, _affordable_rows(settings), generator)
+    starts.clear()
     to_beat = np.inf
-    try:
-        for method in methods:
-            start = starting_network(
-                completed,
-                settings.n_components,
-                settings.hidden_layer_sizes,
-                settings.activation,
-                method,
-                generator,
-                to_beat,
-            )
-            to_beat = min(to_beat, float(start.residual_variances.mean()))
-            try:
-                runs.append(Progress(_first_state(trial_problem, start, settings)))
-            except TooManyRegionsError:
-                if method == methods[-1] and not runs:
-                    raise
-        for n_runs, iterations in _TRIAL_ROUNDS if len(runs) > 1 else ():
-            runs = sorted(runs, key=lambda run: run.state.lower_bound, reverse=True)[:n_runs]
-            for place, run in enumerate(runs):
-                runs[place] = run_em(
-                    trial_problem,
-                    run.state,
-                    settings.m_step,
-                    min(iterations, settings.max_iter),
-                    settings.tol,
-                )
-                if runs[place].interrupted:
-                    raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        if not runs:
-            raise
-        interrupted = True
-    best = likeliest(runs).state
-    if problem.noise_prior is not None and not interrupted:
-        regional_problem = _sample_problem(problem, _REGIONAL_TRIAL_ROWS, generator)
+    for method in methods:
+        reporter.begin(f"starting by {method}")
+        start = starting_network(
+            completed,
+            settings.n_components,
+            settings.hidden_layer_sizes,
+            settings.activation,
+            method,
+            generator,
+            to_beat,
+        )
+        to_beat = min(to_beat, float(start.residual_variances.mean()))
         try:
-            begun = begin_regional_noise(
-                regional_problem,
-                best.network,
-                best.noise,
-                _chain(regional_problem, settings, generator),
+            began = reporter.seconds - reporter.seconds_compiled
+            starts.append(Progress(_first_state(trial_problem, start, settings)))
+        except TooManyRegionsError:
+            if method == methods[-1] and not starts:
+                raise
+        else:
+            if method == methods[0]:
+                seconds = reporter.seconds - reporter.seconds_compiled - began
+                seconds *= len(problem.rows) / len(trial_problem.rows)
+                _foretell(reporter, seconds, len(problem.rows), starts[0].state, settings)
+    for n_runs, iterations in _TRIAL_ROUNDS if len(starts) > 1 else ():
+        starts.sort(key=lambda run: run.state.lower_bound, reverse=True)
+        del starts[n_runs:]
+        reporter.begin(f"comparing {len(starts)} starts")
+        for place, run in enumerate(starts):
+            starts[place] = run_em(
+                trial_problem,
+                run.state,
                 settings.m_step,
-                settings.max_iter,
+                min(iterations, settings.max_iter),
                 settings.tol,
             )
-            best, interrupted = begun.state, begun.interrupted
-            trial_problem = regional_problem
-        except KeyboardInterrupt:  # before anything had begun
-            interrupted = True
-    if trial_problem is not problem:
-        best = problem.evaluate(best.network, best.noise)
-    return Progress(best, interrupted=interrupted)
+    best = likeliest(starts).state
+    if trial_problem is problem:
+        return best
+    reporter.begin("starting on all samples")
+    return problem.evaluate(best.network, best.noise)
 
 
-def _chain(problem: Problem, settings: Settings, generator: np.random.Generator) -> Chain | None:
-    """Lead a network through clusters, if there is one latent dimension and one hidden layer."""
-    if settings.init_params != "auto" or problem.noise_prior is None:
-        return None
-    if settings.n_components != 1 or len(settings.hidden_layer_sizes) != 1:
-        return None
-    rows = read(problem.rows)
-    return make_chain(
-        complete_rows(rows, problem.row_weights),
-        problem.row_weights,
-        settings.hidden_layer_sizes[0],
-        settings.activation,
-        problem.noise_prior,
-        settings.covariance_type,
-        _smallest_starting_variance(settings),
-        generator,
+def _foretell(
+    reporter: Reporter, seconds: float, n_rows: int, state: State, settings: Settings
+) -> None:
+    """Say that a fit will be long, if an E-step takes so many seconds."""
+    if seconds < _LONG_ITERATION:
+        return
+    minutes = settings.max_iter * seconds / 60.0
+    reporter.announce(
+        f"This fit is long: {n_rows:,} samples and {len(state.partition):,} regions take about "
+        f"{seconds:.0f} s for each iteration, up to {minutes:.0f} min for "
+        f"max_iter={settings.max_iter}. Fewer hidden units or latent dimensions make it shorter, "
+        "a larger tol ends it sooner, n_jobs=-1 shares it among all cores."
     )
+
+
+def _affordable_rows(settings: Settings) -> int:
+    """Return how many rows starts are compared on: fewer where there are many regions."""
+    n_regions = n_sure_regions(settings)
+    return max(_FEWEST_TRIAL_ROWS, min(_TRIAL_ROWS, _TRIAL_WORK // n_regions))
+
+
+def n_sure_regions(settings: Settings) -> int:
+    """Return how many regions units in general position make, in the first layer alone."""
+    widths = settings.hidden_layer_sizes
+    dimensions = range(settings.n_components + 1)
+    return sum(math.comb(widths[0], k) for k in dimensions) if widths else 1
 
 
 def _sample_problem(problem: Problem, n_rows: int, generator: np.random.Generator) -> Problem:
@@ -406,12 +440,9 @@ def _sample_problem(problem: Problem, n_rows: int, generator: np.random.Generato
 
 
 def _first_state(problem: Problem, start: Start, settings: Settings) -> State:
-    variances = np.maximum(start.residual_variances, _smallest_starting_variance(settings))
+    variances = np.maximum(start.residual_variances, problem.noise_floors)
+    variances = np.maximum(variances, _SMALLEST_STARTING_VARIANCE)
     return problem.evaluate(start.network, _starting_noise(variances, settings.covariance_type))
-
-
-def _smallest_starting_variance(settings: Settings) -> float:
-    return max(settings.reg_covar, 1e-4)
 
 
 def _starting_noise(variances: Floats, covariance_type: str) -> Noise:

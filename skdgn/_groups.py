@@ -9,9 +9,6 @@ The image of a group is nearly flat, a patch of a surface of S dimensions.  It i
 of S dimensions, of a certain thickness in all other directions.  Cells may be unbounded, their
 images too; but the prior mass outside a cube around the origin is as good as nothing: cells are cut
 off there, and what was cut off has a bound of its own.
-
-Where regions have noises of their own, distances are in units of the reference: those of a group
-are divided by the largest spread of the noises in it, and its constant is the largest in it.
 """
 
 from __future__ import annotations
@@ -26,8 +23,8 @@ from skdgn._cells import Cells, Corners, Pieces
 from skdgn._conditionals import Conditionals
 from skdgn._jit import kernel
 from skdgn._network import Floats
+from skdgn._noise import Noise
 from skdgn._partition import Partition
-from skdgn._regional_noise import AnyNoise
 
 Integers = NDArray[np.intp]
 
@@ -35,6 +32,8 @@ Integers = NDArray[np.intp]
 _LARGEST_LEAF = 8
 # Half the edge of the cube.  The prior mass outside is below S exp(-72).
 _FARTHEST = 12.0
+# Relative rounding error of a squared distance.
+ROUNDING = 1e-14
 
 
 class Groups(NamedTuple):
@@ -52,8 +51,7 @@ class Groups(NamedTuple):
     widths: Floats  # (2 n_leaves, S) half-lengths of the box along its axes
     radii: Floats  # (2 n_leaves,) thickness across them; -inf if the box is empty
     squares: Floats  # (2 n_leaves,) at most; what was cut off counts as if at this distance
-    log_constants: Floats  # (2 n_leaves,) largest log density of the noise
-    precisions: Floats  # (2 n_leaves,) smallest of the noise, in units of the reference
+    log_constant: float  # largest log density of the noise
 
 
 class _Images(NamedTuple):
@@ -63,10 +61,13 @@ class _Images(NamedTuple):
     points: Floats  # (P, D)
 
 
-def group_regions(partition: Partition, conditionals: Conditionals, noise: AnyNoise) -> Groups:
+def group_regions(partition: Partition, conditionals: Conditionals, noise: Noise) -> Groups:
     """Halve the regions, again and again, across the feature in which their images differ most."""
-    n_regions = len(partition)
     slopes, offsets = conditionals.slopes, conditionals.offsets
+    n_regions, n_features, n_components = slopes.shape
+    log_constant = -0.5 * (noise.n_features * math.log(2.0 * math.pi) + noise.log_determinant)
+    if n_regions <= _LARGEST_LEAF:
+        return _one_group(n_regions, n_features, n_components, log_constant)
     corners, squares = cut_corners(partition.cells)
     owner = np.repeat(np.arange(n_regions), np.diff(corners.start))
     points = offsets[owner] + np.einsum("pds,ps->pd", slopes[owner], corners.points)
@@ -80,8 +81,6 @@ def group_regions(partition: Partition, conditionals: Conditionals, noise: AnyNo
     centers, axes, widths, radii, node_squares = _enclose(
         n_leaves, start, regions, slopes, images, squares
     )
-    reference = noise.n_features * math.log(2.0 * math.pi) + noise.reference.log_determinant
-    log_constants = -0.5 * (reference + conditionals.log_determinants)
     return Groups(
         n_leaves,
         start,
@@ -91,8 +90,22 @@ def group_regions(partition: Partition, conditionals: Conditionals, noise: AnyNo
         widths,
         radii,
         node_squares,
-        reduce_over_tree(np.maximum, log_constants, start, regions),
-        1.0 / reduce_over_tree(np.maximum, noise.relative_spreads(n_regions), start, regions),
+        log_constant,
+    )
+
+
+def _one_group(n_regions: int, n_features: int, n_components: int, log_constant: float) -> Groups:
+    """Return a tree of one leaf: nobody asks for the box around all regions."""
+    return Groups(
+        1,
+        np.array([0, n_regions]),
+        np.arange(n_regions),
+        np.zeros((2, n_features)),
+        np.zeros((2, n_components, n_features)),
+        np.zeros((2, n_components)),
+        np.zeros(2),
+        np.zeros(2),
+        log_constant,
     )
 
 

@@ -8,20 +8,19 @@ import numpy as np
 
 from skdgn._batches import Workers
 from skdgn._jit import kernel
-from skdgn._missing import Integers, NoiseUnits, fill_holes, make_holes
+from skdgn._missing import NoiseUnits, fill_holes, make_holes
 from skdgn._network import Floats
 from skdgn._row_conditionals import RegionMaps
-from skdgn._tables import TableVisitor
-from skdgn._visits import Visits
+from skdgn._visits import Visitor, Visits
 
 
-def fill_with_means(visitor: TableVisitor, rows: Floats, workers: Workers) -> Floats:
+def fill_with_means(visitor: Visitor, rows: Floats, workers: Workers) -> Floats:
     """Replace what is missing from rows (n, D) by E[x_m | x_o]."""
-    incomplete = visitor.incomplete
+    regions = visitor.incomplete
 
     def fill_batch(batch: Floats) -> Floats:
         filled = np.array(batch, dtype=np.float64, order="C")
-        _fill_with_means(filled, incomplete.visit(filled), incomplete.units, incomplete.maps)
+        _fill_with_means(filled, visitor.visit(filled), regions.units, regions.maps)
         return filled
 
     return workers.fill(np.empty(rows.shape), fill_batch, visitor.row_bytes, rows)
@@ -42,7 +41,7 @@ def _fill_with_means(rows: Floats, visits: Visits, units: NoiseUnits, maps: Regi
                 for s in range(n_components):
                     value += maps.slopes[r, d, s] * visits.means[v, s]
                 generated[d] = units.deviations[d] * value
-            fill_holes(rows[n], generated, r, units, holes, filled)
+            fill_holes(rows[n], generated, units, holes, filled)
             for d in range(n_features):
                 expected[d] += visits.responsibilities[v] * filled[d]
         for d in range(n_features):
@@ -51,14 +50,11 @@ def _fill_with_means(rows: Floats, visits: Visits, units: NoiseUnits, maps: Regi
 
 
 @kernel
-def fill_with_draws(rows: Floats, generated: Floats, regions: Integers, units: NoiseUnits) -> None:
-    """Replace what is missing from rows (n, D), given draws from g(z) + noise, z | x_o.
-
-    ``regions`` (n,) are those of z.
-    """
+def fill_with_draws(rows: Floats, generated: Floats, units: NoiseUnits) -> None:
+    """Replace what is missing from rows (n, D), given draws from g(z) + noise, z | x_o."""
     holes = make_holes(units)
     filled = np.empty(rows.shape[1])
     for n in range(len(rows)):
-        fill_holes(rows[n], generated[n], regions[n], units, holes, filled)
+        fill_holes(rows[n], generated[n], units, holes, filled)
         for d in range(filled.size):
             rows[n, d] = filled[d]

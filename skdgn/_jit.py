@@ -21,6 +21,12 @@ from numba.extending import get_cython_function_address
 
 KERNEL_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
 kernel: Callable[[Callable[..., Any]], Any] = numba.njit(**KERNEL_OPTIONS)
+# For functions with a single caller: compiled as a part of it, not on their own before.
+part_kernel: Callable[[Callable[..., Any]], Any] = numba.njit(**KERNEL_OPTIONS, inline="always")
+# Sums over features may be added up in any order, and with fused operations: twice as fast.
+sum_kernel: Callable[[Callable[..., Any]], Any] = numba.njit(
+    fastmath={"reassoc", "contract"}, **KERNEL_OPTIONS
+)
 
 SQRT_HALF = math.sqrt(0.5)
 INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
@@ -58,4 +64,6 @@ __all__ = [
     "kernel",
     "ndtri",
     "owens_t",
+    "part_kernel",
+    "sum_kernel",
 ]

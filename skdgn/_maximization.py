@@ -15,13 +15,6 @@ of
 At the current weights this gradient is that of the exact log-likelihood: g is continuous, so that
 the moving boundaries contribute nothing.  Hence every damped step is an ascent direction of it;
 how far to go is for the exact log-likelihood to decide (`_em`).
-
-Where regions have noises of their own, ``N_r`` stands for N.  The density then jumps at the
-boundaries, whose moving is not part of this gradient: that of the output layer stays exact, those
-of hidden layers are not, and it is again the exact log-likelihood that accepts a step or not.
-The missing term is as large as the rest.  With it (one latent dimension, wine tables) fits took
-three times as long and ended higher, by 0.1 to 0.5 a row; held-out rows were likelier by 0.1 with
-16 units and by 0.02 with 32, but less likely with 64.  So it is left out.
 """
 
 from __future__ import annotations
@@ -34,10 +27,9 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 
+from skdgn._floors import bound_below
 from skdgn._network import AffineMaps, Bools, Floats, Network
 from skdgn._noise import Noise
-from skdgn._regional_noise import AnyNoise, RegionalNoise, whiten_features
-from skdgn._shrinkage import NoisePrior
 from skdgn._statistics import SufficientStatistics
 
 # Hidden weights beyond this number: conjugate gradients instead of a factorised matrix.
@@ -54,12 +46,11 @@ _SMALLEST_DAMPING = 1e-10
 class Linearization:
     """The expected log-likelihood around the current weights, patterns held fixed.
 
-    All output quantities are in units of the noise.  Where these differ from region to region, the
-    output layer's weights are not, and it has a map downstream as hidden layers have: L_r^-1.
+    All output quantities are in units of the noise, the output layer's weights included.
     """
 
     upstream: tuple[Floats, ...]  # per layer (R, fan_in + 1, S + 1): U
-    downstream: tuple[Floats, ...]  # per layer but a whitened output layer (R, D, fan_out): B
+    downstream: tuple[Floats, ...]  # per hidden layer (R, D, fan_out): B
     latent: Floats  # (R, S + 1, S + 1): M
     residuals: Floats  # (R, D, S + 1): E
 
@@ -94,7 +85,7 @@ def _latent_moments(statistics: SufficientStatistics) -> Floats:
 
 
 def linearize(
-    statistics: SufficientStatistics, network: Network, noise: AnyNoise, patterns: Bools
+    statistics: SufficientStatistics, network: Network, noise: Noise, patterns: Bools
 ) -> Linearization:
     """Expand the expected log-likelihood around the current weights."""
     used = np.flatnonzero(statistics.weights > 0)
@@ -102,11 +93,9 @@ def linearize(
     latent = _latent_moments(statistics)[used]
     output = _homogeneous(maps[-1], len(used))[:, :-1]
     targets = np.concatenate([statistics.cross[used], statistics.data[used][:, :, None]], axis=2)
-    residuals = whiten_features(noise, targets - output @ latent, used)
+    residuals = noise.whiten_maps(targets - output @ latent)
     downstream: list[Floats] = []
-    if isinstance(noise, RegionalNoise):
-        downstream = [whiten_features(noise, np.eye(network.n_features)[None], used)]
-    behind = whiten_features(noise, network.coefs[-1][None], used)
+    behind = noise.whiten_maps(network.coefs[-1])
     sides = network.split_pattern(patterns[used])
     for layer in reversed(range(network.n_hidden_layers)):
         slopes = network.activation.slopes(sides[layer])
@@ -117,7 +106,7 @@ def linearize(
 
 
 def gradient(linearization: Linearization, layer: int) -> Floats:
-    """Gradient with respect to ``[W v]`` of a layer (of the whitened output layer, if the last)."""
+    """Gradient with respect to ``[W v]`` of a layer; the output layer is whitened."""
     residuals = linearization.residuals
     if layer < len(linearization.downstream):
         residuals = np.swapaxes(linearization.downstream[layer], 1, 2) @ residuals
@@ -132,9 +121,8 @@ def _flatten(blocks: Floats) -> Floats:
 class GaussNewtonSystem:
     """The damped Gauss-Newton system over chosen hidden layers and the output layer.
 
-    A whitened output layer is eliminated exactly: in units of the noise its block is ``F (x) I``
-    with F the Gram matrix of the last hidden layer, so that wide outputs cost little.  One with a
-    map downstream is treated like the hidden layers, and counted among them.
+    The output layer is eliminated exactly: in units of the noise its block is ``F (x) I`` with F
+    the Gram matrix of the last hidden layer, so that wide outputs cost little.
     """
 
     def __init__(self, linearization: Linearization, layers: Sequence[int]) -> None:
@@ -152,10 +140,7 @@ class GaussNewtonSystem:
         # U M of every layer: (R, fan_in + 1, S + 1)
         self.moments = [upstream @ linearization.latent for upstream in linearization.upstream]
         self.gram = _flatten(self.moments[-1]) @ _flatten(linearization.upstream[-1]).T
-        is_whitened = self.n_hidden < len(linearization.upstream)
-        self.output_gradient = (
-            gradient(linearization, self.n_hidden) if is_whitened else np.empty((0, 0))
-        )
+        self.output_gradient = gradient(linearization, self.n_hidden)
         self.hidden_gradient = np.concatenate(
             [gradient(linearization, layer).ravel() for layer in self.hidden] or [np.empty(0)]
         )
@@ -331,7 +316,7 @@ class GaussNewtonSystem:
 
 def step_network(
     network: Network,
-    noise: AnyNoise,
+    noise: Noise,
     layers: Sequence[int],
     steps: tuple[list[Floats], Floats],
 ) -> Network:
@@ -339,12 +324,11 @@ def step_network(
     hidden_steps, output_step = steps
     coefs, intercepts = list(network.coefs), list(network.intercepts)
     output = network.n_hidden_layers
-    is_whitened = isinstance(noise, Noise)
-    hidden = [layer for layer in layers if layer < output or not is_whitened]
+    hidden = [layer for layer in layers if layer < output]
     for layer, step in zip(hidden, hidden_steps, strict=True):
         coefs[layer] = coefs[layer] + step[:, :-1]
         intercepts[layer] = intercepts[layer] + step[:, -1]
-    if isinstance(noise, Noise) and output in layers:
+    if output in layers:
         step = noise.color(output_step.T).T
         coefs[-1] = coefs[-1] + step[:, :-1]
         intercepts[-1] = intercepts[-1] + step[:, -1]
@@ -356,54 +340,30 @@ def maximize_noise(
     network: Network,
     patterns: Bools,
     covariance_type: str,
-    smallest_variance: float,
+    floors: Floats,
 ) -> Noise:
-    """Maximise the expected log-likelihood over the noise covariance, patterns held fixed."""
-    scatter = _scatter(statistics, network, patterns, covariance_type).sum(axis=0)
-    covariance = scatter / statistics.total_weight
-    if covariance_type == "full":
-        values, vectors = np.linalg.eigh(covariance)
-        if values[0] < smallest_variance:
-            covariance = (vectors * np.maximum(values, smallest_variance)) @ vectors.T
-    else:
-        covariance = np.maximum(covariance, smallest_variance)
+    """Maximise the expected log-likelihood over noise covariances not below the floors (D,).
+
+    Patterns are held fixed.
+    """
+    scatter = _scatter(statistics, network, patterns, covariance_type)
+    covariance = bound_below(scatter / statistics.total_weight, floors)
     return Noise.from_covariance(covariance, network.n_features)
-
-
-def maximize_regional_noise(
-    statistics: SufficientStatistics,
-    network: Network,
-    patterns: Bools,
-    noise: RegionalNoise,
-    prior: NoisePrior,
-    smallest_variance: float,
-) -> RegionalNoise:
-    """Maximise expected log-likelihood plus log prior over all regions' noise covariances."""
-    scatter = _scatter(statistics, network, patterns, noise.covariance_type)
-    return prior.maximize(scatter, statistics.weights, noise.pooled, smallest_variance)
 
 
 def _scatter(
     statistics: SufficientStatistics, network: Network, patterns: Bools, covariance_type: str
 ) -> Floats:
-    """Sums of ``w (x - g)(x - g)'`` over rows, in the shape of the covariances, (K, ...).
+    """Sum of ``w (x - g)(x - g)'`` over rows, in the shape of the covariance.
 
-    K is that of the statistics' squares.  The cross terms are symmetrised (the paper's are not).
+    The cross terms are symmetrised (the paper's are not).
     """
     output = _homogeneous(affine_maps(network, patterns)[-1], len(patterns))[:, :-1]
     targets = np.concatenate([statistics.cross, statistics.data[:, :, None]], axis=2)
     # E[(x - g)(x - g)'] = xx' - x g' - g x' + g g', with g = output [z; 1].
     remainder = output @ _latent_moments(statistics) - 2.0 * targets
-    is_regional = len(statistics.squares) == len(patterns)
     if covariance_type == "full":
-        products = (
-            remainder @ np.swapaxes(output, 1, 2)
-            if is_regional
-            else np.einsum("rds,res->de", remainder, output, optimize=True)[None]
-        )
-        return statistics.squares + 0.5 * (products + np.swapaxes(products, 1, 2))
-    products = np.einsum("rds,rds->rd", remainder, output)
-    if not is_regional:
-        products = products.sum(axis=0, keepdims=True)
-    scatter = statistics.squares[:, 0] + products
-    return scatter.mean(axis=1) if covariance_type == "spherical" else scatter
+        products = np.einsum("rds,res->de", remainder, output, optimize=True)
+        return statistics.squares + 0.5 * (products + products.T)
+    scatter = statistics.squares[0] + np.einsum("rds,rds->rd", remainder, output).sum(axis=0)
+    return np.asarray(scatter.mean()) if covariance_type == "spherical" else scatter

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skdgn._batches import MOST_ROWS, row_batches
 from skdgn._cells import Cells, Facets, integrate_gaussian
-from skdgn._draws import MOST_REJECTIONS, choose, draw_cell
+from skdgn._draws import MOST_REJECTIONS, Cell, choose, draw_in_boxes, draw_plainly
 from skdgn._jit import kernel
 from skdgn._network import Floats
+from skdgn._reporter import Reporter
 
 Integers = NDArray[np.intp]
 
@@ -22,27 +24,50 @@ Integers = NDArray[np.intp]
 _SMALLEST_DEVIATION = 1e-12
 
 
-class Frames(NamedTuple):
-    """Principal axes of truncated Gaussians, in whitened coordinates, the shortest one last."""
+class Mixtures(NamedTuple):
+    """Mixtures of truncated Gaussians, one per row; row n has parts ``start[n]:start[n + 1]``.
 
-    means: Floats  # (v, S)
-    axes: Floats  # (v, S, S) rows are the axes
-    deviations: Floats  # (v, S) along them
-
-
-def principal_frames(factors: Floats, means: Floats, covariances: Floats) -> Frames:
-    """Find the axes of truncated Gaussians with these moments, given in latent coordinates.
-
-    Factors (v, S, S) are those of the whitened coordinates y, with ``z = factor @ y``.  Moments
-    need not be exact: they only decide how fast draws are.
+    Part v is N(factor @ center, factor @ factor') truncated to its region.
     """
-    inverses = np.linalg.inv(factors)
-    whitened = np.einsum("vst,vt->vs", inverses, means)
-    spread = inverses @ covariances @ np.swapaxes(inverses, 1, 2)
-    variances, columns = np.linalg.eigh(spread)
-    deviations = np.sqrt(np.maximum(variances[:, ::-1], _SMALLEST_DEVIATION**2))
-    axes = np.swapaxes(columns, 1, 2)[:, ::-1]
-    return Frames(whitened, np.ascontiguousarray(axes), np.ascontiguousarray(deviations))
+
+    start: Integers  # (n + 1,)
+    regions: Integers  # (v,)
+    weights: Floats  # (v,) of sum 1 in each row
+    factors: Floats  # (v, S, S)
+    centers: Floats  # (v, S)
+    means: Floats  # (v, S) of the truncated Gaussians
+    covariances: Floats  # (v, S, S)
+
+
+class Frames(NamedTuple):
+    """Coordinates v along the principal axes of truncated Gaussians, the shortest one last.
+
+    They begin at the truncated Gaussian's mean, ``z = origin + transform @ v``, and are as long as
+    those in which the Gaussian, not truncated, is N(slopes, I).
+    """
+
+    origins: Floats  # (v, S)
+    transforms: Floats  # (v, S, S)
+    slopes: Floats  # (v, S)
+    deviations: Floats  # (v, S) of the truncated Gaussian
+
+
+def principal_frames(mixtures: Mixtures) -> Frames:
+    """Find the frames of all parts.
+
+    Their moments need not be exact: they only decide how fast draws are.
+    """
+    inverses = np.linalg.inv(mixtures.factors)
+    whitened = np.einsum("vst,vt->vs", inverses, mixtures.means)
+    spread = inverses @ mixtures.covariances @ np.swapaxes(inverses, 1, 2)
+    variances, axes = np.linalg.eigh(spread)
+    variances, axes = variances[:, ::-1], axes[:, :, ::-1]
+    return Frames(
+        np.einsum("vst,vt->vs", mixtures.factors, whitened),
+        np.ascontiguousarray(mixtures.factors @ axes),
+        np.einsum("vts,vt->vs", axes, mixtures.centers - whitened),
+        np.sqrt(np.maximum(variances, _SMALLEST_DEVIATION**2)),
+    )
 
 
 def draw_truncated(
@@ -68,109 +93,99 @@ def draw_truncated(
     return draw_mixtures(cell.facets(), mixture, n_draws, generator)[:, 0]
 
 
-class Mixtures(NamedTuple):
-    """Mixtures of truncated Gaussians, one per row; row n has parts ``start[n]:start[n + 1]``.
-
-    Part v is N(factor @ center, factor @ factor') truncated to its region.
-    """
-
-    start: Integers  # (n + 1,)
-    regions: Integers  # (v,)
-    weights: Floats  # (v,) of sum 1 in each row
-    factors: Floats  # (v, S, S)
-    centers: Floats  # (v, S)
-    means: Floats  # (v, S) of the truncated Gaussians
-    covariances: Floats  # (v, S, S)
-
-
 def draw_mixtures(
-    facets: Facets, mixtures: Mixtures, n_draws: int, generator: np.random.Generator
+    facets: Facets,
+    mixtures: Mixtures,
+    n_draws: int,
+    generator: np.random.Generator,
+    reporter: Reporter | None = None,
 ) -> Floats:
     """Draw independent points from every mixture: (n_draws, n, S)."""
-    frames = principal_frames(mixtures.factors, mixtures.means, mixtures.covariances)
+    frames = principal_frames(mixtures)
     n_rows, n_dimensions = len(mixtures.start) - 1, mixtures.means.shape[1]
-    draws = np.empty((n_rows, n_draws, n_dimensions))
     facets = facets._replace(normals=np.ascontiguousarray(facets.normals))
-    failed = _draw_mixtures(facets, mixtures, frames, generator, draws)
-    if failed >= 0:
-        raise RuntimeError(
-            f"Region {failed} is too thin to draw from: no point was accepted in "
-            f"{MOST_REJECTIONS} trials. Try another random_state, or more noise."
-        )
-    return np.swapaxes(draws, 0, 1)
+    choices = _choose_parts(mixtures.start, mixtures.weights, generator.random((n_rows, n_draws)))
+    order = np.argsort(choices, kind="stable")
+    parts, begins = np.unique(choices[order], return_index=True)
+    begins = np.append(begins, len(choices))
+    points = np.empty((len(choices), n_dimensions))
+    regions = mixtures.regions[parts]
+    with (reporter or Reporter()).count(len(choices), "draws") as advance:
+        for batch in row_batches(len(parts), MOST_ROWS):
+            bounds = begins[batch.start : batch.stop + 1]
+            n_done = _draw_plainly(
+                facets, frames, parts[batch], regions[batch], bounds, generator, points
+            )
+            for i in np.flatnonzero(n_done < np.diff(bounds)):
+                region = regions[batch][i]
+                cell = make_cell(facets, frames, parts[batch][i], region)
+                rest = points[bounds[i] + n_done[i] : bounds[i + 1]]
+                if draw_in_boxes(cell, generator, rest) < len(rest):
+                    raise RuntimeError(
+                        f"Region {region} is too thin to draw from: no point was accepted in "
+                        f"{MOST_REJECTIONS} trials. Try another random_state, or more noise."
+                    )
+            advance(int(bounds[-1]))
+    draws = np.empty((n_rows * n_draws, n_dimensions))
+    own = choices[order]
+    for s in range(n_dimensions):
+        coordinate = frames.origins[own, s]
+        for t in range(n_dimensions):
+            coordinate += frames.transforms[own, s, t] * points[:, t]
+        draws[order, s] = coordinate
+    return np.swapaxes(draws.reshape(n_rows, n_draws, n_dimensions), 0, 1)
 
 
 @kernel
-def _draw_mixtures(
-    facets: Facets, mixtures: Mixtures, frames: Frames, generator: Any, draws: Floats
-) -> int:
-    """Fill draws (n, m, S); return -1, or the region that failed."""
-    n_draws, n_dimensions = draws.shape[1:]
-    most_parts, most_facets = 0, 0
-    for n in range(len(draws)):
-        most_parts = max(most_parts, mixtures.start[n + 1] - mixtures.start[n])
-    for r in range(facets.start.size - 1):
-        most_facets = max(most_facets, facets.start[r + 1] - facets.start[r])
-    choices, positions = np.empty(n_draws, dtype=np.intp), np.empty(n_draws, dtype=np.intp)
-    cumulative, counts = np.empty(most_parts), np.empty(most_parts + 1, dtype=np.intp)
-    all_normals, all_offsets = np.empty((most_facets, n_dimensions)), np.empty(most_facets)
-    points = np.empty((n_draws, n_dimensions))
-    for n in range(len(draws)):
-        first = mixtures.start[n]
-        n_parts = mixtures.start[n + 1] - first
-        # The parts of all draws; then the draws in the order of their parts.
-        total = 0.0
-        for v in range(n_parts):
-            total += mixtures.weights[first + v]
-            cumulative[v] = total
-            counts[v] = 0
-        counts[n_parts] = 0
+def _choose_parts(start: Integers, weights: Floats, uniform: Floats) -> Integers:
+    """Choose the part of every draw: (n * m,), given numbers (n, m) between 0 and 1."""
+    n_rows, n_draws = uniform.shape
+    cumulative = weights.copy()
+    choices = np.empty(n_rows * n_draws, dtype=np.intp)
+    for n in range(n_rows):
+        for v in range(start[n] + 1, start[n + 1]):
+            cumulative[v] += cumulative[v - 1]
+        own = cumulative[start[n] : start[n + 1]]
         for i in range(n_draws):
-            choices[i] = choose(cumulative, n_parts, generator.random())
-            counts[choices[i] + 1] += 1
-        for v in range(n_parts):
-            counts[v + 1] += counts[v]
-        for i in range(n_draws):
-            positions[counts[choices[i]]] = i
-            counts[choices[i]] += 1
-        begin = 0
-        for v in range(n_parts):
-            end = counts[v]  # by now, where the next part begins
-            if end == begin:
-                continue
-            part, region = first + v, mixtures.regions[first + v]
-            factor = mixtures.factors[part]
-            n_facets = 0
-            for f in range(facets.start[region], facets.start[region + 1]):
-                square = 0.0
-                for s in range(n_dimensions):
-                    normal = 0.0
-                    for t in range(n_dimensions):
-                        normal += factor[t, s] * facets.normals[f, t]
-                    all_normals[n_facets, s] = normal
-                    square += normal * normal
-                length = math.sqrt(square)
-                for s in range(n_dimensions):
-                    all_normals[n_facets, s] /= length
-                all_offsets[n_facets] = facets.offsets[f] / length
-                n_facets += 1
-            n_done = draw_cell(
-                all_normals[:n_facets],
-                all_offsets[:n_facets],
-                mixtures.centers[part],
-                frames.means[part],
-                frames.axes[part],
-                frames.deviations[part],
-                generator,
-                points[begin:end],
-            )
-            if n_done < end - begin:
-                return region
-            for i in range(begin, end):
-                for s in range(n_dimensions):
-                    value = 0.0
-                    for t in range(n_dimensions):
-                        value += factor[s, t] * points[i, t]
-                    draws[n, positions[i], s] = value
-            begin = end
-    return -1
+            choices[n * n_draws + i] = start[n] + choose(own, own.size, uniform[n, i])
+    return choices
+
+
+@kernel
+def make_cell(facets: Facets, frames: Frames, part: int, region: int) -> Cell:
+    """Express a region in the frame of a part."""
+    origin, transform = frames.origins[part], frames.transforms[part]
+    first, n_dimensions = facets.start[region], origin.size
+    n_facets = facets.start[region + 1] - first
+    normals, bounds = np.empty((n_facets, n_dimensions)), np.empty(n_facets)
+    for f in range(n_facets):
+        square, bound = 0.0, facets.offsets[first + f]
+        for s in range(n_dimensions):
+            bound -= facets.normals[first + f, s] * origin[s]
+            normals[f, s] = 0.0
+            for t in range(n_dimensions):
+                normals[f, s] += transform[t, s] * facets.normals[first + f, t]
+            square += normals[f, s] * normals[f, s]
+        length = math.sqrt(square)
+        bounds[f] = bound / length
+        for s in range(n_dimensions):
+            normals[f, s] /= length
+    return Cell(normals, bounds, frames.slopes[part], frames.deviations[part])
+
+
+@kernel
+def _draw_plainly(
+    facets: Facets,
+    frames: Frames,
+    parts: Integers,
+    regions: Integers,
+    begins: Integers,
+    generator: Any,
+    points: Floats,
+) -> Integers:
+    """Fill points (n, S) with draws from each part, as long as that is easy; count them."""
+    n_done = np.empty(parts.size, dtype=np.intp)
+    for i in range(parts.size):
+        cell = make_cell(facets, frames, parts[i], regions[i])
+        n_done[i] = draw_plainly(cell, generator, points[begins[i] : begins[i + 1]])
+    return n_done

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from skdgn._batches import MOST_ROWS, Workers, row_batches
 from skdgn._cells import CellIntegrals, integrate_gaussian
+from skdgn._feature_distributions import RegionDistributions
 from skdgn._imputation import fill_with_draws, fill_with_means
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
@@ -27,11 +28,12 @@ from skdgn._posterior import (
     variational_gaps,
 )
 from skdgn._random import RandomSource
-from skdgn._regional_noise import AnyNoise, RegionalNoise
-from skdgn._tables import TableVisitor
+from skdgn._visits import Visitor
 
 # A partition with more regions would take gigabytes, and hours.
 MOST_REGIONS = 200_000
+# A visit's cell in one more dimension, its pieces, and what they are made of, beside the visit.
+_COPIES_OF_CELLS = 8
 # Absolute error of a prior mass.
 _LOG_WEIGHT_ERROR = math.log(1e-14)
 
@@ -41,25 +43,15 @@ class Model:
     """Parameters and what is computed once from them: the partition, and what visits need."""
 
     network: Network
-    noise: AnyNoise
+    noise: Noise
     partition: Partition
-    visitor: TableVisitor
+    visitor: Visitor
 
     @classmethod
-    def build(
-        cls,
-        network: Network,
-        noise: AnyNoise | Callable[[Partition], AnyNoise],
-        most_regions: int = MOST_REGIONS,
-    ) -> Model:
-        """Find the regions; TooManyRegionsError if there are more than ``most_regions``.
-
-        The noise may depend on the regions.
-        """
+    def build(cls, network: Network, noise: Noise, most_regions: int = MOST_REGIONS) -> Model:
+        """Find the regions; TooManyRegionsError if there are more than ``most_regions``."""
         partition = build_partition(network, most_regions)
-        if not isinstance(noise, Noise | RegionalNoise):
-            noise = noise(partition)
-        return cls(network, noise, partition, TableVisitor.prepare(partition, noise))
+        return cls(network, noise, partition, Visitor.prepare(partition, noise))
 
     @cached_property
     def prior(self) -> CellIntegrals:
@@ -70,7 +62,7 @@ class Model:
         )
 
     @property
-    def n_parameters(self) -> float:
+    def n_parameters(self) -> int:
         """Number of identifiable parameters."""
         return self.network.n_identifiable_weights + self.noise.n_parameters
 
@@ -128,6 +120,17 @@ class Model:
     ) -> NDArray[Any]:
         return summarize(self.visitor, rows, summary, result, workers)
 
+    @property
+    def distribution_bytes(self) -> float:
+        """Memory that `feature_distributions` takes for a sample."""
+        return _COPIES_OF_CELLS * self.visitor.row_bytes
+
+    def feature_distributions(
+        self, rows: Floats, features: NDArray[np.intp]
+    ) -> RegionDistributions:
+        """Distributions of features given rows (n, D), NaN where these are not observed."""
+        return RegionDistributions.given(self.visitor, rows, features)
+
     def impute(self, rows: Floats, workers: Workers) -> Floats:
         """Replace what is missing from rows (n, D) by its conditional mean."""
         return fill_with_means(self.visitor, rows, workers)
@@ -143,12 +146,13 @@ class Model:
         units = self.visitor.incomplete.units
         tables = np.tile(rows, (n_draws, 1, 1))
         # Draws of a seed must not depend on the memory at hand: all batches are of the same size.
-        for batch in row_batches(len(rows), MOST_ROWS):
-            latent = self.posterior(rows[batch], workers).sample(n_draws, generator)
-            for table, points in zip(tables[:, batch], latent, strict=True):
-                regions = self.locate(points)
-                noise = self.noise.color_at(regions, generator.standard_normal(table.shape))
-                fill_with_draws(table, self.network.forward(points) + noise, regions, units)
+        with workers.reporter.count(len(rows)) as advance:
+            for batch in row_batches(len(rows), MOST_ROWS):
+                latent = self.posterior(rows[batch], workers).sample(n_draws, generator)
+                for table, points in zip(tables[:, batch], latent, strict=True):
+                    noise = self.noise.color(generator.standard_normal(table.shape))
+                    fill_with_draws(table, self.network.forward(points) + noise, units)
+                advance(batch.stop)
         return tables
 
     def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:
@@ -156,5 +160,5 @@ class Model:
         latent = generator.standard_normal((n_samples, self.network.n_components))
         regions = self.locate(latent)
         rows = self.network.forward(latent)
-        noise = self.noise.color_at(regions, generator.standard_normal(rows.shape))
+        noise = self.noise.color(generator.standard_normal(rows.shape))
         return rows + noise, regions

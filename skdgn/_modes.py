@@ -2,12 +2,11 @@
 
 On region r, log p(x, z) is a constant minus
 
-    (|x~ - b~ - A~ m|^2 + |m|^2 + |y - center|^2) / 2     with z = factor @ y,  m = factor @ center
+    (|x~ - b~ - P' center|^2 + |F center|^2 + |y - center|^2) / 2        with z = F y
 
-(and half the log determinant of the noise, where regions have noises of their own), so its maximum
-is at the region's point nearest to the centre, in whitened coordinates: a small quadratic program.
-Facets bound that distance from below.  Regions are taken in the order of their bounds until none
-can be better than the best so far: the maximum is global.
+so its maximum is at the region's point nearest to the centre, in whitened coordinates: a small
+quadratic program.  Facets bound that distance from below.  Regions are taken in the order of their
+bounds until none can be better than the best so far: the maximum is global.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import math
 import numpy as np
 
 from skdgn._cells.quadratic_program import nearest_point
-from skdgn._conditionals import Conditionals, condition, whiten_residuals
+from skdgn._conditionals import Conditionals, condition
 from skdgn._jit import kernel
 from skdgn._network import Floats
+from skdgn._noise import Noise
 from skdgn._observed import Integers, Observed, observed_parts
 from skdgn._partition import Partition
-from skdgn._regional_noise import AnyNoise, whiten_features
 
 # Noise variance that counts as none, relative to the largest variance that the generator gives to
 # any direction of the features, in units of the noise: to find the region in which the limit is.
@@ -34,7 +33,7 @@ _SMALL = 1e-6
 _N_STEPS = 6
 
 
-def find_modes(partition: Partition, noise: AnyNoise, rows: Floats, zero_noise: bool) -> Floats:
+def find_modes(partition: Partition, noise: Noise, rows: Floats, zero_noise: bool) -> Floats:
     """Find the posterior's maximum for each row (n, D), NaN where values are missing.
 
     With ``zero_noise``, its limit as the noise shrinks: the point whose image is nearest to the
@@ -44,7 +43,7 @@ def find_modes(partition: Partition, noise: AnyNoise, rows: Floats, zero_noise: 
     for part in observed_parts(partition, noise, rows):
         found = np.empty((len(part.rows), modes.shape[1]))
         if zero_noise:
-            slopes = whiten_features(part.noise, part.partition.maps.slopes)
+            slopes = part.noise.whiten_maps(part.partition.maps.slopes)
             scale = float(np.square(slopes).sum(axis=(1, 2)).max())
             # A constant generator says nothing about z, whatever the noise.
             scale = scale if scale > 0.0 else 1.0
@@ -60,17 +59,13 @@ def find_modes(partition: Partition, noise: AnyNoise, rows: Floats, zero_noise: 
 def _condition(part: Observed, scale: float) -> tuple[Conditionals, Floats]:
     """Conditional Gaussians, and rows, for a noise with its covariance multiplied by a number."""
     noise = part.noise.rescale(np.full(max(1, part.features.size), math.sqrt(scale)))
-    rows = np.ascontiguousarray(noise.reference.whiten(part.rows))
+    rows = np.ascontiguousarray(noise.whiten(part.rows))
     return condition(part.partition, noise), rows
 
 
 def _search(part: Observed, scale: float, found: Floats) -> Integers:
     """Fill the modes of rows; return their regions, -1 where nothing is known."""
     conditionals, whitened = _condition(part, scale)
-    if scale < 1.0:
-        # Beside vanishing variances, determinants do not count.
-        unimportant = np.zeros_like(conditionals.log_determinants)
-        conditionals = conditionals._replace(log_determinants=unimportant)
     regions = np.empty(len(whitened), dtype=np.intp)
     _find_modes(whitened, conditionals, found, regions)
     return regions
@@ -78,36 +73,34 @@ def _search(part: Observed, scale: float, found: Floats) -> Integers:
 
 @kernel
 def _find_modes(rows: Floats, conditionals: Conditionals, modes: Floats, regions: Integers) -> None:
-    n_regions, n_features, n_components = conditionals.slopes.shape
+    n_regions, n_components, n_features = conditionals.projections.shape
     factors, projections = conditionals.factors, conditionals.projections
-    slopes, offsets, whiteners = conditionals.slopes, conditionals.offsets, conditionals.whiteners
+    offsets, residuals = conditionals.offsets, np.empty(n_features)
     start, normals = conditionals.facet_start, conditionals.facet_normals
     most_facets = 0
     for r in range(n_regions):
         most_facets = max(most_facets, start[r + 1] - start[r])
     centers, squares = np.empty((n_regions, n_components)), np.empty(n_regions)
-    distances, latent = np.empty(n_regions), np.empty(n_components)
-    residuals = np.empty(n_features)
-    point, nearest = np.empty(n_components), np.empty(n_components)
+    distances, point = np.empty(n_regions), np.empty(n_components)
+    nearest = np.empty(n_components)
     bounds, multipliers = np.empty(most_facets), np.empty(most_facets)
     for n in range(len(rows)):
         for r in range(n_regions):
-            for s in range(n_components):
-                centers[r, s] = conditionals.centers[r, s]
-                for d in range(n_features):
-                    centers[r, s] += projections[r, s, d] * rows[n, d]
-            square = conditionals.log_determinants[r]
-            for s in range(n_components):
-                latent[s] = 0.0
-                for t in range(n_components):
-                    latent[s] += factors[r, s, t] * centers[r, t]
-                square += latent[s] * latent[s]
             for d in range(n_features):
                 residuals[d] = rows[n, d] - offsets[r, d]
-                for s in range(n_components):
-                    residuals[d] -= slopes[r, d, s] * latent[s]
-            whiten_residuals(whiteners, r, residuals)
+            for s in range(n_components):
+                centers[r, s] = 0.0
+                for d in range(n_features):
+                    centers[r, s] += projections[r, s, d] * residuals[d]
+            square = 0.0
+            for s in range(n_components):
+                latent = 0.0
+                for t in range(n_components):
+                    latent += factors[r, s, t] * centers[r, t]
+                square += latent * latent
             for d in range(n_features):
+                for s in range(n_components):
+                    residuals[d] -= projections[r, s, d] * centers[r, s]
                 square += residuals[d] * residuals[d]
             outside = 0.0
             for f in range(start[r], start[r + 1]):
@@ -149,8 +142,9 @@ def _follow(
     rows: Floats, conditionals: Conditionals, regions: Integers, n_steps: int, modes: Floats
 ) -> None:
     """Find the modes in given regions for priors around zero, then around the last mode, ..."""
-    n_features, n_components = conditionals.slopes.shape[1:]
+    n_components, n_features = conditionals.projections.shape[1:]
     factors, projections = conditionals.factors, conditionals.projections
+    offsets = conditionals.offsets
     most_facets = 0
     for r in range(len(factors)):
         n_facets = conditionals.facet_start[r + 1] - conditionals.facet_start[r]
@@ -165,9 +159,9 @@ def _follow(
             latent[s] = 0.0
         for _ in range(n_steps):
             for s in range(n_components):
-                center[s] = conditionals.centers[region, s]
+                center[s] = 0.0
                 for d in range(n_features):
-                    center[s] += projections[region, s, d] * rows[n, d]
+                    center[s] += projections[region, s, d] * (rows[n, d] - offsets[region, d])
                 for t in range(n_components):
                     center[s] += factors[region, t, s] * latent[t]
             _nearest_in_region(conditionals, region, center, bounds, multipliers, point)

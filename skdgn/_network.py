@@ -157,6 +157,14 @@ class Network:
         n_rotations = math.comb(self.n_components, 2) - math.comb(n_unseen, 2)
         return n_weights - sum(self.hidden_layer_sizes) - n_rotations
 
+    def take_features(self, features: NDArray[np.intp]) -> Network:
+        """Return the network with these features, in this order."""
+        return replace(
+            self,
+            coefs=(*self.coefs[:-1], self.coefs[-1][features]),
+            intercepts=(*self.intercepts[:-1], self.intercepts[-1][features]),
+        )
+
     def towards(self, other: Network, share: float) -> Network:
         """Return the network at this share of the way to another one."""
         if share == 1.0:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg.lapack import dtrtrs
 
 Floats = NDArray[np.float64]
 
@@ -85,24 +85,6 @@ class Noise:
         diagonal = self.factor if self.factor.ndim == 1 else np.diagonal(self.factor)
         return float(2.0 * np.log(diagonal).sum())
 
-    @property
-    def reference(self) -> Noise:
-        """Return itself: the noise in whose units everything is measured."""
-        return self
-
-    @property
-    def relative_whiteners(self) -> Floats:
-        """Nothing, (0, 0, 0): in units of the reference, the noise is standard."""
-        return np.empty((0, 0, 0))
-
-    def relative_log_determinants(self, n_regions: int) -> Floats:
-        """Log determinants of the regions' covariances, in units of the reference: zeros."""
-        return np.zeros(n_regions)
-
-    def relative_spreads(self, n_regions: int) -> Floats:
-        """Largest variances of the regions' noise, in units of the reference: ones."""
-        return np.ones(n_regions)
-
     def restrict(self, features: NDArray[np.intp]) -> Noise:
         """Return the noise of some of the features."""
         covariance = self.covariance
@@ -116,33 +98,24 @@ class Noise:
 
     def rescale(self, factors: Floats) -> Noise:
         """Return the noise of features multiplied by factors (D,), equal ones if spherical."""
-        return Noise.from_covariance(
-            rescale_covariance(self.covariance, factors, self.covariance.ndim), self.n_features
-        )
+        squares = (factors[0] ** 2, factors**2, np.outer(factors, factors))[self.covariance.ndim]
+        return Noise.from_covariance(self.covariance * squares, self.n_features)
 
     def whiten(self, rows: Floats) -> Floats:
         """Multiply rows (..., D) by the inverse factor, so that the noise becomes N(0, I)."""
         if self.factor.ndim < 2:
             return rows / self.factor
         flat = rows.reshape(-1, self.n_features)
-        whitened = scipy.linalg.solve_triangular(self.factor, flat.T, lower=True).T
-        return np.ascontiguousarray(whitened).reshape(rows.shape)
+        # LAPACK's own: SciPy's checks of the arguments take longer than small systems do.
+        whitened, _ = dtrtrs(self.factor, flat.T, lower=1)
+        return np.ascontiguousarray(whitened.T).reshape(rows.shape)
+
+    def whiten_maps(self, maps: Floats) -> Floats:
+        """Multiply matrices (..., D, k) by the inverse factor."""
+        return np.swapaxes(self.whiten(np.swapaxes(maps, -2, -1)), -2, -1)
 
     def color(self, rows: Floats) -> Floats:
         """Multiply rows (..., D) by the factor: N(0, I) becomes the noise."""
         if self.factor.ndim < 2:
             return rows * self.factor
         return rows @ self.factor.T
-
-    def color_at(self, regions: NDArray[np.intp], rows: Floats) -> Floats:
-        """Color rows (n, D); the noise is the same in all regions."""
-        return self.color(rows)
-
-
-def rescale_covariance(covariance: Floats, factors: Floats, n_axes: int) -> Floats:
-    """Covariance of features multiplied by factors (D,); its last axes are those of a noise."""
-    if n_axes == 0:
-        return covariance * factors[0] ** 2
-    if n_axes == 1:
-        return covariance * factors**2
-    return covariance * np.outer(factors, factors)

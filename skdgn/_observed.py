@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._network import AffineMaps, Floats
+from skdgn._noise import Noise
 from skdgn._partition import Partition
-from skdgn._regional_noise import AnyNoise
 
 Integers = NDArray[np.intp]
 
@@ -23,10 +23,10 @@ class Observed(NamedTuple):
     features: Integers  # (d,)
     rows: Floats  # (k, d)
     partition: Partition
-    noise: AnyNoise
+    noise: Noise
 
 
-def observed_parts(partition: Partition, noise: AnyNoise, rows: Floats) -> Iterator[Observed]:
+def observed_parts(partition: Partition, noise: Noise, rows: Floats) -> Iterator[Observed]:
     """Split a table with missing values (NaN) into tables without."""
     patterns, owner = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):

@@ -27,8 +27,8 @@ from skdgn._maximization import (
     GaussNewtonSystem,
 )
 from skdgn._network import Bools, Floats, Network
+from skdgn._noise import Noise
 from skdgn._priors import WeightPrior
-from skdgn._regional_noise import AnyNoise
 
 # Rounds of putting weights on their bounds; those that still cross after the last are clipped.
 _MOST_ROUNDS = 12
@@ -56,7 +56,7 @@ class PenalizedSystem:
         self,
         system: GaussNewtonSystem,
         network: Network,
-        noise: AnyNoise,
+        noise: Noise,
         layers: Sequence[int],
         prior: WeightPrior,
     ) -> None:
@@ -67,7 +67,7 @@ class PenalizedSystem:
         if system.with_output:
             # Whitened outputs are L^-1 x; weights with a prior are those before whitening.
             # (the transposed inverse factor)
-            self.pull = noise.reference.whiten(np.eye(network.n_features))
+            self.pull = noise.whiten(np.eye(network.n_features))
         self.weights = np.concatenate(
             [
                 np.column_stack([network.coefs[layer], network.intercepts[layer]]).ravel()

@@ -17,14 +17,14 @@ from skdgn._mixtures import Mixtures, draw_mixtures
 from skdgn._modes import find_modes
 from skdgn._network import Floats, finite_array
 from skdgn._random import make_generator
-from skdgn._tables import TableVisitor, concatenate
-from skdgn._visits import Visits
+from skdgn._reporter import Reporter
+from skdgn._visits import Visitor, Visits, concatenate
 
 # Visits, and as many Gaussians that are not truncated.
 _COMPARISON_COPIES = 2
 
 
-def log_density(visitor: TableVisitor, rows: NDArray[Any], workers: Workers) -> Floats:
+def log_density(visitor: Visitor, rows: NDArray[Any], workers: Workers) -> Floats:
     """Exact log p(x) of every row (n, D)."""
     return workers.fill(
         np.empty(len(rows)),
@@ -35,7 +35,7 @@ def log_density(visitor: TableVisitor, rows: NDArray[Any], workers: Workers) -> 
 
 
 def conditional_log_density(
-    visitor: TableVisitor, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
+    visitor: Visitor, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
 ) -> Floats:
     """Exact log density of some features of every row (n, D), given the others."""
 
@@ -50,14 +50,15 @@ def conditional_log_density(
     return workers.fill(np.empty(len(rows)), compare_batch, 2.0 * visitor.row_bytes, rows)
 
 
-def posterior(visitor: TableVisitor, rows: NDArray[Any], workers: Workers) -> Posterior:
+def posterior(visitor: Visitor, rows: NDArray[Any], workers: Workers) -> Posterior:
     """Exact posterior of every row (n, D)."""
     parts = workers.map(lambda batch: visitor.visit(read(batch)), visitor.row_bytes, rows)
-    return Posterior(visitor, read(rows), concatenate([visits for _, visits in parts]))
+    visits = concatenate([visits for _, visits in parts])
+    return Posterior(visitor, read(rows), visits, workers.reporter)
 
 
 def summarize(
-    visitor: TableVisitor,
+    visitor: Visitor,
     rows: NDArray[Any],
     summary: Callable[[Posterior], NDArray[Any]],
     result: NDArray[Any],
@@ -73,7 +74,7 @@ def summarize(
 
 
 def lower_bounds(
-    visitor: TableVisitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+    visitor: Visitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
 ) -> Floats:
     """Evidence lower bound of every row (n, D) and its Gaussian."""
 
@@ -86,7 +87,7 @@ def lower_bounds(
 
 
 def variational_gaps(
-    visitor: TableVisitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+    visitor: Visitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
 ) -> Floats:
     """Divergence of Gaussians beyond the best ones, and that of the best ones: (n, 2)."""
 
@@ -143,10 +144,17 @@ class Posterior:
     (4, 1, 1)
     """
 
-    def __init__(self, visitor: TableVisitor, rows: Floats, visits: Visits) -> None:
+    def __init__(
+        self,
+        visitor: Visitor,
+        rows: Floats,
+        visits: Visits,
+        reporter: Reporter | None = None,
+    ) -> None:
         self._visitor = visitor
         self._table = rows
         self._visits = visits
+        self._reporter = reporter or Reporter()
         self._n_regions = len(visitor.partition)
 
     def __len__(self) -> int:
@@ -208,7 +216,7 @@ class Posterior:
     @cached_property
     def _conditional(self) -> tuple[Floats, Floats]:
         """Factors (v, S, S) and whitened centres (v, S) of the visits' untruncated Gaussians."""
-        return self._visitor.incomplete.condition(self._table, self._visits)
+        return self._visitor.condition(self._table, self._visits)
 
     @cached_property
     def _is_known(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -263,7 +271,7 @@ class Posterior:
         )
         draws = np.full((int(n_draws), len(self), visits.means.shape[1]), np.nan)
         facets = self._visitor.partition.cells.facets()
-        draws[:, known] = draw_mixtures(facets, mixtures, int(n_draws), generator)
+        draws[:, known] = draw_mixtures(facets, mixtures, int(n_draws), generator, self._reporter)
         return draws
 
     def mode(self, zero_noise: bool = False) -> Floats:

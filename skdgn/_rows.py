@@ -17,6 +17,8 @@ Integers = NDArray[np.intp]
 _SORTING_COPIES = 8
 # Bytes that a pass over the rows takes for each number in them.
 PASS_BYTES = 64
+# Keys of columns that agree to so many digits may differ by rounding only.
+_DIGITS_OF_KEYS = 9
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits everywhere
 _HASH_SHIFT = np.uint64(29)
 
@@ -28,7 +30,7 @@ class ScaledRows:
     What is indexed is such a view again; ``np.asarray`` reads it.
     """
 
-    values: NDArray[Any]  # (n, D), in single or double precision, maybe on disk
+    values: Rows  # (n, D), in single or double precision, maybe on disk
     center: Floats  # (D,)
     deviations: Floats  # (D,)
 
@@ -39,15 +41,43 @@ class ScaledRows:
         return ScaledRows(self.values[rows], self.center, self.deviations)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
-        scaled = np.subtract(self.values, self.center, dtype=np.float64)
+        scaled: Floats = np.subtract(np.asarray(self.values), self.center, dtype=np.float64)
         scaled /= self.deviations
         return scaled
 
 
-Table = NDArray[Any] | ScaledRows
+@dataclass(frozen=True)
+class OrderedColumns:
+    """A view of a table whose columns are put in another order as they are read."""
+
+    values: NDArray[Any]  # (n, D)
+    order: Integers  # (D,)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the table."""
+        return self.values.shape
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return self.values.size
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, rows: slice | Integers) -> OrderedColumns:
+        return OrderedColumns(self.values[rows], self.order)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.values)[:, self.order]
 
 
-def fits_into(memory: float, rows: NDArray[Any]) -> bool:
+Rows = NDArray[Any] | OrderedColumns
+Table = Rows | ScaledRows
+
+
+def fits_into(memory: float, rows: Rows) -> bool:
     """Whether there is enough memory to sort rows (n, D)."""
     return _SORTING_COPIES * 8.0 * rows.size <= memory
 
@@ -68,23 +98,46 @@ def merge_duplicates(rows: Floats, row_weights: Floats) -> tuple[Floats, Floats]
     return rows[kept][chosen], weights
 
 
-def observed_weights(rows: NDArray[Any], row_weights: Floats, workers: Workers) -> Floats:
+def order_columns(table: Table, row_weights: Floats, workers: Workers) -> Integers:
+    """Put the columns of a scaled table (n, D) in an order that does not depend on theirs.
+
+    They are sorted by how skewed they are, how wide their tails, and how they go with all columns
+    together.  What these do not tell apart, but for rounding, differs in its name only.
+    """
+
+    def add_up(batch: Table, weights: Floats) -> Floats:
+        bounded = np.tanh(np.nan_to_num(read(batch)))
+        together = bounded.sum(axis=1, keepdims=True) ** 2
+        keys = np.stack([bounded, bounded**2, bounded * together])
+        return np.einsum("n,knd->kd", read(weights), keys)
+
+    n_features = table.values.shape[1] if isinstance(table, ScaledRows) else table.shape[1]
+    sums = workers.sum(add_up, PASS_BYTES * n_features, table, row_weights)
+    keys = np.round(sums / row_weights.sum(), _DIGITS_OF_KEYS)
+    return np.lexsort(keys[::-1])
+
+
+def observed_weights(rows: Rows, row_weights: Floats, workers: Workers) -> Floats:
     """Sum of the weights of the rows in which each feature was observed, (D,)."""
     return workers.sum(
-        lambda batch, weights: read(weights) @ ~np.isnan(batch),
+        lambda batch, weights: read(weights) @ ~np.isnan(np.asarray(batch)),
         PASS_BYTES * rows.shape[1],
         rows,
         row_weights,
     )
 
 
-def largest_sizes(rows: NDArray[Any], row_weights: Floats) -> Floats:
-    """Largest absolute value of each feature in rows of positive weight, (D,)."""
-    largest = np.zeros(rows.shape[1])
+def value_ranges(rows: NDArray[Any], row_weights: Floats) -> tuple[Floats, Floats]:
+    """Smallest and largest value of each feature in rows of positive weight, (D,) each.
+
+    A feature that was never observed has the range of NaN.
+    """
+    lowest, highest = np.full((2, rows.shape[1]), np.nan)
     for batch in row_batches(len(rows), MOST_ROWS):
-        sizes = np.abs(read(rows[batch])[row_weights[batch] > 0])
-        largest = np.maximum(largest, np.fmax.reduce(sizes, axis=0, initial=0.0))
-    return largest
+        values = read(rows[batch])[row_weights[batch] > 0]
+        lowest = np.fmin(lowest, np.fmin.reduce(values, axis=0, initial=np.nan))
+        highest = np.fmax(highest, np.fmax.reduce(values, axis=0, initial=np.nan))
+    return lowest, highest
 
 
 def sample_rows(

@@ -8,7 +8,7 @@ have moved, it goes to the region with the same pattern now, or with the most si
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ class Running:
 
     center: Floats  # (D,) and
     deviations: Floats  # (D,): the units
+    floors: Floats  # (D,): smallest variances of the noise, in these units
     patterns: Bools  # (R, total hidden units)
     statistics: SufficientStatistics
     damping: float  # of the next step of the hidden layers
@@ -47,6 +48,16 @@ class Running:
         own.pop("statistics")
         return {**own, **vars(self.statistics)}
 
+    def take_features(self, features: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Running:
+        """Return what is known of these features, in this order."""
+        return replace(
+            self,
+            center=self.center[features],
+            deviations=self.deviations[features],
+            floors=self.floors[features],
+            statistics=self.statistics.take_features(features),
+        )
+
     def blend(
         self, chunk: SufficientStatistics, patterns: Bools, chunk_weight: float
     ) -> SufficientStatistics:
@@ -54,14 +65,19 @@ class Running:
 
         Those of the chunk weigh as much as all rows so far, the chunk included.
         """
+        shares = share_weights(chunk_weight, chunk.total_weight, self.statistics.total_weight)
+        return self.mix(chunk, patterns, *shares)
+
+    def mix(
+        self, chunk: SufficientStatistics, patterns: Bools, old: float, new: float
+    ) -> SufficientStatistics:
+        """Add the statistics of a chunk, of the regions with these patterns, in these shares."""
         before = self.statistics
-        new = (chunk_weight / chunk.total_weight) ** _FORGETTING
-        old = (1.0 - new) * chunk.total_weight / before.total_weight
         regions = find_similar(self.patterns, patterns)
 
         def mix(name: str) -> Any:
             here, there = getattr(before, name), getattr(chunk, name)
-            if np.ndim(here) == 0 or len(here) == len(there) == 1:
+            if np.ndim(here) == 0 or name == "squares":
                 return old * here + new * there  # of all regions together
             mixed = new * there
             np.add.at(mixed, regions, old * here)
@@ -70,6 +86,16 @@ class Running:
         return SufficientStatistics(
             **{field.name: mix(field.name) for field in fields(SufficientStatistics)}
         )
+
+
+def share_weights(chunk_weight: float, total: float, before: float) -> tuple[float, float]:
+    """Return the factors of older statistics, of this weight before, and of those of a chunk.
+
+    Both are to weigh ``total`` together: as much as all samples so far, the chunk included, which
+    is what the statistics of the chunk were made to weigh.
+    """
+    new = (chunk_weight / total) ** _FORGETTING
+    return (1.0 - new) * total / before, new
 
 
 def find_similar(patterns: Bools, among: Bools) -> np.ndarray[tuple[int], np.dtype[np.intp]]:

@@ -11,27 +11,21 @@ not know of holes, and its gradient is that of the likelihood of what was observ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skdgn._batches import Workers, read
-from skdgn._incomplete_visits import IncompleteVisitor
-from skdgn._missing import (
-    NoiseUnits,
-    find_holes,
-    make_holes,
-    noise_of_region,
-    whiten_observed,
-)
+from skdgn._jit import sum_kernel
+from skdgn._missing import NoiseUnits, find_holes, make_holes, whiten_observed
 from skdgn._network import Floats
-from skdgn._regional_noise import RegionalNoise
 from skdgn._row_conditionals import RegionMaps
 from skdgn._rows import Table
-from skdgn._tables import TableVisitor
-from skdgn._visits import Visits, sum_kernel
+from skdgn._search import ObservedRegions
+from skdgn._visits import Visitor, Visits
 
 
 @dataclass(frozen=True)
@@ -43,9 +37,19 @@ class SufficientStatistics:
     second: Floats  # (R, S, S) sum of w z z'
     data: Floats  # (R, D) sum of w x
     cross: Floats  # (R, D, S) sum of w x z'
-    squares: Floats  # (K, M, D) sum of w x x', M = D, or of its diagonal, M = 1; K = R, or 1: all
+    squares: Floats  # (M, D) sum over all regions of w x x', M = D, or of its diagonal, M = 1
     total_weight: float  # sum of the rows' weights
     log_likelihood: float  # weighted sum of log p(x)
+
+    def take_features(self, features: NDArray[np.intp]) -> SufficientStatistics:
+        """Return the statistics of these features, in this order."""
+        squares = self.squares if len(self.squares) == 1 else self.squares[features]
+        return replace(
+            self,
+            data=self.data[:, features],
+            cross=self.cross[:, features],
+            squares=squares[:, features],
+        )
 
     def __add__(self, other: SufficientStatistics) -> SufficientStatistics:
         return SufficientStatistics(
@@ -66,27 +70,18 @@ def accumulate(
     row_weights: Floats,
     n_regions: int,
     full_squares: bool,
-    regional_squares: bool = False,
 ) -> SufficientStatistics:
-    """Sum the statistics of a batch of rows (n, D) over its sparse posterior.
-
-    Squares are matrices or their diagonals, for each region or for all regions together.
-    """
+    """Sum the statistics of a batch of rows (n, D) over its sparse posterior."""
     n_components, n_features = visits.means.shape[1], rows.shape[1]
     weights = np.zeros(n_regions)
     first = np.zeros((n_regions, n_components))
     second = np.zeros((n_regions, n_components, n_components))
     data = np.zeros((n_regions, n_features))
     cross = np.zeros((n_regions, n_features, n_components))
-    squares = np.zeros(
-        (n_regions if regional_squares else 0, n_features if full_squares else 1, n_features)
-    )
-    _accumulate(visits, rows, row_weights, weights, first, second, data, cross, squares)
-    if not regional_squares:
-        # A row's responsibilities add up to one.
-        weighted = row_weights[:, None] * rows
-        products = rows.T @ weighted if full_squares else np.einsum("nd,nd->d", rows, weighted)
-        squares = products.reshape(1, -1, n_features)
+    _accumulate(visits, rows, row_weights, weights, first, second, data, cross)
+    # A row's responsibilities add up to one.
+    weighted = row_weights[:, None] * rows
+    squares = rows.T @ weighted if full_squares else np.einsum("nd,nd->d", rows, weighted)[None]
     return SufficientStatistics(
         weights,
         first,
@@ -109,10 +104,8 @@ def _accumulate(
     second: Floats,
     data: Floats,
     cross: Floats,
-    squares: Floats,
 ) -> None:
     n_components, n_features = visits.means.shape[1], rows.shape[1]
-    is_regional, is_full = len(squares) > 0, squares.shape[1] > 1
     for n in range(len(rows)):
         for v in range(visits.start[n], visits.start[n + 1]):
             r = visits.regions[v]
@@ -128,42 +121,29 @@ def _accumulate(
                 data[r, d] += x
                 for s in range(n_components):
                     cross[r, d, s] += x * visits.means[v, s]
-                if is_regional and is_full:
-                    for e in range(d + 1):
-                        squares[r, d, e] += x * rows[n, e]
-                elif is_regional:
-                    squares[r, 0, d] += x * rows[n, d]
-    if is_full:
-        for r in range(len(squares)):
-            for d in range(n_features):
-                for e in range(d):
-                    squares[r, e, d] = squares[r, d, e]
 
 
 def accumulate_incomplete(
-    visitor: IncompleteVisitor,
+    regions: ObservedRegions,
     visits: Visits,
     rows: Floats,
     row_weights: Floats,
     full_squares: bool,
-    regional_squares: bool = False,
 ) -> SufficientStatistics:
     """Sum the statistics of a batch of rows (n, D) with holes over its sparse posterior."""
-    n_regions, n_features, n_components = visitor.maps.slopes.shape
+    n_regions, n_features, n_components = regions.maps.slopes.shape
     weights = np.zeros(n_regions)
     first = np.zeros((n_regions, n_components))
     second = np.zeros((n_regions, n_components, n_components))
     data = np.zeros((n_regions, n_features))
     cross = np.zeros((n_regions, n_features, n_components))
-    squares = np.zeros(
-        (n_regions if regional_squares else 1, n_features if full_squares else 1, n_features)
-    )
+    squares = np.zeros((n_features if full_squares else 1, n_features))
     _accumulate_incomplete(
         visits,
         np.ascontiguousarray(rows),
         row_weights,
-        visitor.units,
-        visitor.maps,
+        regions.units,
+        regions.maps,
         weights,
         first,
         second,
@@ -198,19 +178,17 @@ def _accumulate_incomplete(
     squares: Floats,
 ) -> None:
     n_components, n_features = visits.means.shape[1], rows.shape[1]
-    full_squares = squares.shape[1] == n_features
+    full_squares = len(squares) == n_features
     deviations, slopes, offsets = units.deviations, maps.slopes, maps.offsets
     holes = make_holes(units)
-    order = holes.order
-    is_regional, is_correlated = len(units.covariances) > 1, units.covariances.shape[2] > 1
+    order, factor, is_correlated = holes.order, holes.factor, holes.factor.size > 0
     # Given z on a region, the completed row is expected at: values + rates (z - mean of z).
     values = np.empty(n_features)
     rates = np.zeros((n_features, n_components))
     spreads = np.zeros((n_features, n_components))  # rates times the covariance of z
     whitened = np.empty(n_features)
     for n in range(len(rows)):
-        n_observed = find_holes(rows[n], holes)
-        noise = noise_of_region(0, units, holes)
+        n_observed = find_holes(rows[n], units, holes)
         for i in range(n_observed):
             d = order[i]
             values[d] = rows[n, d]
@@ -221,10 +199,6 @@ def _accumulate_incomplete(
             r = visits.regions[v]
             w = row_weights[n] * visits.responsibilities[v]
             mean, covariance = visits.means[v], visits.covariances[v]
-            if is_regional:
-                noise = noise_of_region(r, units, holes)
-            factor = holes.factors[noise]
-            squares_here = squares[r if len(squares) > 1 else 0]
             weights[r] += w
             for s in range(n_components):
                 first[r, s] += w * mean[s]
@@ -272,10 +246,8 @@ def _accumulate_incomplete(
                 for s in range(n_components):
                     cross[r, d, s] += w * (values[d] * mean[s] + spreads[d, s])
             # What does not depend on z, the products of what was observed and the noise of the
-            # rest, is the same for all visits if it is for all regions: once is enough.
-            constant = w
-            if len(squares) == 1:
-                constant = row_weights[n] if v == visits.start[n] else 0.0
+            # rest, is the same for all visits: once is enough.
+            constant = row_weights[n] if v == visits.start[n] else 0.0
             for i in range(0 if constant > 0.0 else n_observed, n_features):
                 d = order[i]
                 for j in range(i + 1):
@@ -294,23 +266,22 @@ def _accumulate_incomplete(
                             for k in range(n_observed, j + 1):
                                 rest += factor[i, k] * factor[j, k]
                         elif i == j:
-                            rest = factor[i, 0] * factor[i, 0] if factor.size > 0 else 1.0
+                            rest = 1.0
                         product += constant * deviations[d] * deviations[e] * rest
-                    squares_here[d if full_squares else 0, e] += product
+                    squares[d if full_squares else 0, e] += product
                     if d != e:
-                        squares_here[e, d] += product
+                        squares[e, d] += product
 
 
 def expect(
-    visitor: TableVisitor,
+    visitor: Visitor,
     rows: Table,
     row_weights: Floats,
     full_squares: bool,
     workers: Workers,
 ) -> SufficientStatistics:
     """Run the E-step over batches of rows (n, D), NaN where a value is missing."""
-    is_regional = isinstance(visitor.noise, RegionalNoise)
-    n_regions = len(visitor.conditionals.centers)
+    n_regions = len(visitor.partition)
 
     def expect_batch(batch: Table, batch_weights: Floats) -> SufficientStatistics:
         # A row without weight may be so far out that its log density is not a number.
@@ -320,21 +291,14 @@ def expect(
         parts: list[SufficientStatistics] = []
         if not has_holes.all() or not heavy.any():
             some = table[~has_holes]
-            visits = visitor.complete.visit(some)
-            parts.append(
-                accumulate(visits, some, weights[~has_holes], n_regions, full_squares, is_regional)
-            )
+            visits = visitor.visit(some)
+            parts.append(accumulate(visits, some, weights[~has_holes], n_regions, full_squares))
         if has_holes.any():
             some = table[has_holes]
-            visits = visitor.incomplete.visit(some)
+            visits = visitor.visit(some)
             parts.append(
                 accumulate_incomplete(
-                    visitor.incomplete,
-                    visits,
-                    some,
-                    weights[has_holes],
-                    full_squares,
-                    is_regional,
+                    visitor.incomplete, visits, some, weights[has_holes], full_squares
                 )
             )
         return reduce(add, parts)

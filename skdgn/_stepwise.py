@@ -23,10 +23,10 @@ from skdgn._em import (
     Problem,
     State,
 )
-from skdgn._fitting import Scaling, Settings, pose_problem, restore_parameters
+from skdgn._fitting import Scaling, Settings, find_floors, pose_problem, restore_parameters
 from skdgn._network import Floats, Network
+from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
-from skdgn._regional_noise import AnyNoise
 from skdgn._running import Running
 from skdgn._statistics import SufficientStatistics
 
@@ -39,14 +39,14 @@ class StepResult:
     """Parameters in the units of the rows, and what was learned."""
 
     network: Network
-    noise: AnyNoise
+    noise: Noise
     lower_bound: float  # of the chunk, after the step
     running: Running
 
 
 def take_step(
     network: Network,
-    noise: AnyNoise,
+    noise: Noise,
     running: Running | None,
     rows: NDArray[Any],
     row_weights: Floats,
@@ -64,7 +64,9 @@ def take_step(
         scaling = Scaling(running.center, running.deviations)
         # As heavy as all rows so far: a prior keeps its share.
         repetitions = 1.0 + running.statistics.total_weight / chunk_weight
-    problem = pose_problem(scaling.apply(rows), repetitions * row_weights, scaling, settings)
+    table = scaling.apply(rows)
+    floors = find_floors(table, row_weights, settings) if running is None else running.floors
+    problem = pose_problem(table, repetitions * row_weights, floors, scaling, settings)
     with threadpool_limits(limits=1, user_api="blas"):
         state = problem.evaluate(*scaling.scale(network, noise))
         damping = FIRST_DAMPING if running is None else running.damping
@@ -84,6 +86,7 @@ def take_step(
         Running(
             scaling.center,
             scaling.deviations,
+            floors,
             state.partition.patterns,
             statistics,
             damping,
@@ -96,7 +99,7 @@ def _step(problem: Problem, state: State, damping: float) -> tuple[State, float]
 
     def attempt(network: Network) -> State | None:
         try:
-            return problem.evaluate(network, problem.best_noise(state, network), state.model)
+            return problem.evaluate(network, problem.best_noise(state, network))
         except TooManyRegionsError:
             return None
 

@@ -7,13 +7,10 @@ no Monte Carlo:
     E_q[log p(x, z)] = sum_r mass_r E_r[log p(x, z)]
     ELBO = E_q[log p(x, z)] + entropy of q,        KL(q || p(z | x)) = log p(x) - ELBO.
 
-Under a noise shared by all regions log p(x, z) is continuous, moving region boundaries contribute
-nothing to derivatives, and with z = mean + factor @ e
+It is continuous: moving region boundaries contribute nothing to derivatives, and with
+z = mean + factor @ e
 
     d/d mean = E_q[grad],      d/d factor = E_q[grad e']        grad: of log p(x, z), affine on r.
-
-Where regions have noises of their own it jumps at their boundaries, and the search for the best
-Gaussian takes differences instead of derivatives.
 
 All is relative to the value at a reference, the conditional mean of the row's heaviest region:
 log densities of outliers have no digits left for their differences.
@@ -22,7 +19,6 @@ log densities of outliers have no digits left for their differences.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +26,6 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from skdgn._cells import Facets, integrate_cell, make_room, whiten_cell
-from skdgn._conditionals import whiten_residuals
 from skdgn._jit import LOG_SQRT_2PI, kernel
 from skdgn._network import Floats
 
@@ -48,12 +43,10 @@ _LARGEST_STEP = 1e100
 
 
 class Regions(NamedTuple):
-    """The generator in units of the reference noise, and its regions."""
+    """The generator in units of the noise, and its regions."""
 
     slopes: Floats  # (R, D, S)
     offsets: Floats  # (R, D)
-    whiteners: Floats  # (R, D, 1 or D) of residuals; (0, 0, 0) if the noise is shared
-    log_determinants: Floats  # (R,) of the noise, in units of the reference
     facets: Facets
     cells: Any  # whitened with identity matrices
 
@@ -65,7 +58,6 @@ class References(NamedTuple):
     """
 
     regions: Integers  # (n,) or -1: any point
-
     residuals: Floats  # (n, D) of the row from the image of that point, in units of the noise
     latent: Floats  # (n, S)
 
@@ -139,7 +131,6 @@ def _expect(
     cell_mean, spread = np.empty(n_components), np.empty((n_components, n_components))
     deviation, average = np.empty(n_components), np.empty(n_components)
     local, slope_residual = np.empty((n_components, n_components)), np.empty(n_components)
-    here, whitened = np.empty(n_features), np.empty((n_components, n_features))
     value = 0.0
     for r in range(n_regions):
         outside = 0.0
@@ -166,23 +157,16 @@ def _expect(
             for t in range(n_components):
                 # The Hessian is -(I + A~'A~).
                 local[s, t] = -1.0 if s == t else 0.0
+        quadratic = 0.0
         for d in range(n_features):
-            here[d] = row[d] - regions.offsets[r, d]
+            here = row[d] - regions.offsets[r, d]
             for s in range(n_components):
-                whitened[s, d] = regions.slopes[r, d, s]
-                here[d] -= whitened[s, d] * average[s]
-        whiten_residuals(regions.whiteners, r, here)
-        for s in range(n_components):
-            whiten_residuals(regions.whiteners, r, whitened[s])
-        quadratic = regions.log_determinants[r]
-        if reference >= 0:
-            quadratic -= regions.log_determinants[reference]
-        for d in range(n_features):
-            quadratic += (here[d] - residual[d]) * (here[d] + residual[d])
+                here -= regions.slopes[r, d, s] * average[s]
+            quadratic += (here - residual[d]) * (here + residual[d])
             for s in range(n_components):
-                slope_residual[s] += whitened[s, d] * here[d]
+                slope_residual[s] += regions.slopes[r, d, s] * here
                 for t in range(n_components):
-                    local[s, t] -= whitened[s, d] * whitened[t, d]
+                    local[s, t] -= regions.slopes[r, d, s] * regions.slopes[r, d, t]
         for s in range(n_components):
             quadratic += (average[s] - latent[s]) * (average[s] + latent[s])
         if r == reference:
@@ -301,19 +285,13 @@ def improve_gaussian(
         derivatives = np.concatenate([factor.T @ gradient, by_entries])
         return -value - log_scale, -derivatives
 
-    def value_alone(parameters: Floats) -> float:
-        return objective(parameters)[0]
-
-    start = np.zeros(n_components + lower[0].size)
-    minimize = partial(
-        scipy.optimize.minimize,
+    result = scipy.optimize.minimize(
+        objective,
+        np.zeros(n_components + lower[0].size),
+        jac=True,
         method="BFGS",
         options={"gtol": _GRADIENT_TOLERANCE, "maxiter": _MOST_STEPS},
     )
-    if regions.whiteners.size == 0:
-        result = minimize(objective, start, jac=True)
-    else:
-        result = minimize(value_alone, start, jac="3-point")
     best_mean, triangle = unpack(result.x)
     best_factor = factor @ triangle
     value = float(result.fun) - float(np.log(np.diagonal(factor)).sum())

@@ -1,56 +1,68 @@
-"""Which regions matter for a row, and the Gaussian integrals over them.
+"""The Gaussian integrals over the regions that matter for a sample.
 
-The share of region r in p(x) is its evidence times the Gaussian's mass on it, and
-``log mass <= -max(0, c)^2 / 2`` with ``c`` the largest distance by which the conditional mean
-lies outside a facet: a bound that costs a few products.  Groups of regions are dismissed together
-where they can be; the others are visited, large bounds first, unless the bound is below rounding.
+Regions found by the search are visited, large bounds first, unless the bound is below rounding.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._cells import MOST_EXACT_DIMENSIONS, integrate_cell_with_error
+from skdgn._boxes import enclose_regions, no_boxes
+from skdgn._cells import MOST_EXACT_DIMENSIONS, integrate_cell_with_error, whiten_cell
 from skdgn._conditionals import Conditionals, condition
-from skdgn._groups import Groups, group_regions
+from skdgn._groups import group_regions
 from skdgn._jit import kernel
+from skdgn._missing import NoiseUnits, find_holes, make_holes
 from skdgn._network import Floats
+from skdgn._noise import Noise
 from skdgn._partition import Partition
-from skdgn._regional_noise import AnyNoise
+from skdgn._row_conditionals import RegionMaps, condition_region, make_row, scale_row
+from skdgn._search import (
+    LARGE,
+    CompleteRegions,
+    ObservedRegions,
+    Regions,
+    make_candidates,
+    make_sample,
+    read_sample,
+    search,
+    sort_candidates,
+)
 
 Integers = NDArray[np.intp]
+Bools = NDArray[np.bool_]
 
 # Regions whose share is at most exp(-37) = 9e-17 of the density are not visited.
 NEGLIGIBLE = 37.0
 # Regions are searched down to this distance from the largest bound.  The bound may exceed the
 # density, for far outliers by thousands: then again, each time down to twice the distance.
-SEARCH_MARGIN = NEGLIGIBLE + 4.0
-# With a bound this near to the largest possible one, it does not matter where to search next.
-_NEAR = 20.0
-# Bounds and shares count as large within this distance of the largest one, of their sum.
-LARGE = 3.0
+_SEARCH_MARGIN = NEGLIGIBLE + 4.0
 # Error allowed to one region's share, relative to the density.  Where integrals are estimates,
 # the largest shares are known to two or three digits, and the others need not be known better.
 _LOG_SHARE_ERROR = math.log(1e-14)
 _LOG_ESTIMATED_SHARE_ERROR = math.log(1e-5)
 # Error allowed to the first estimate of a share, relative to its bound, and the smallest to trust.
-LOG_ESTIMATE_ERROR = math.log(1e-3)
-LOG_SMALLEST_ESTIMATE = math.log(3e-2)
-# Relative rounding error of a squared distance.
-ROUNDING = 1e-14
+_LOG_ESTIMATE_ERROR = math.log(1e-3)
+_LOG_SMALLEST_ESTIMATE = math.log(3e-2)
 # Space for so many visits per row is made at first.
-USUAL_VISITS = 16
-
-# Sums over features may be added up in any order, and with fused operations: twice as fast.
-sum_kernel: Callable[[Callable[..., Any]], Any] = numba.njit(
-    cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract"}
-)
+_USUAL_VISITS = 16
+# Regions that a row may visit before a batch of such rows takes more memory than was planned for.
+_MANY_VISITS = 256
+# Space for visits is made in steps, and joined; rows are read and whitened.
+_COPIES_OF_VISITS = 3
+_COPIES_OF_ROWS = 8
+# A kernel cannot be interrupted.  So it is given space for so many visits at first, and for more as
+# long as it takes fewer seconds than this.
+_FIRST_VISITS = 1024
+_SECONDS_AT_A_TIME = 0.1
 
 
 class Visits(NamedTuple):
@@ -65,45 +77,118 @@ class Visits(NamedTuple):
     log_density_error: Floats  # (n,) standard error; 0 where integrals are exact to rounding
 
 
-class Visitor(NamedTuple):
+@dataclass(frozen=True)
+class Visitor:
     """All that is needed to visit the regions of a partition under a noise."""
 
-    noise: AnyNoise
-    conditionals: Conditionals
-    groups: Groups
-    whitened_cells: Any
+    partition: Partition
+    noise: Noise
+    complete: CompleteRegions
 
     @classmethod
-    def prepare(cls, partition: Partition, noise: AnyNoise) -> Visitor:
+    def prepare(cls, partition: Partition, noise: Noise) -> Visitor:
         """Compute what does not depend on the rows."""
         conditionals = condition(partition, noise)
-        return cls(
-            noise,
-            conditionals,
-            group_regions(partition, conditionals, noise),
-            partition.cells.whiten(conditionals.factors),
+        groups = group_regions(partition, conditionals, noise)
+        whitened_cells = partition.cells.whiten(conditionals.factors)
+        return cls(partition, noise, CompleteRegions(conditionals, groups, whitened_cells))
+
+    @cached_property
+    def incomplete(self) -> ObservedRegions:
+        """What rows with holes need: it depends neither on them nor on their holes."""
+        units = NoiseUnits.of(self.noise)
+        maps = RegionMaps(
+            np.ascontiguousarray(self.partition.maps.slopes / units.deviations[:, None]),
+            np.ascontiguousarray(self.partition.maps.offsets / units.deviations),
+            self.partition.cells.facets(),
+        )
+        boxes = enclose_regions(self.partition, maps, self.complete.groups, units)
+        n_regions, _, n_components = maps.slopes.shape
+        identity = np.broadcast_to(np.eye(n_components), (n_regions, n_components, n_components))
+        cells = self.partition.cells.whiten(np.ascontiguousarray(identity))
+        return ObservedRegions(units, maps, boxes, cells)
+
+    @cached_property
+    def _none_incomplete(self) -> ObservedRegions:
+        """The same, of no region: where all rows are complete, nobody looks."""
+        maps = RegionMaps(
+            np.empty((0, *self.conditionals.slopes.shape[1:])),
+            np.empty((0, self.noise.n_features)),
+            self.partition.cells.facets(),
+        )
+        return ObservedRegions(
+            NoiseUnits.of(self.noise), maps, no_boxes(self.noise.n_features), self.complete.cells
         )
 
-    def visit(self, rows: Floats) -> Visits:
-        """Compute the exact posterior of rows (n, D)."""
-        whitened = np.ascontiguousarray(self.noise.reference.whiten(rows))
-        n_regions, n_components = self.conditionals.centers.shape
+    @property
+    def conditionals(self) -> Conditionals:
+        """The conditional Gaussians of complete rows."""
+        return self.complete.conditionals
+
+    @property
+    def row_bytes(self) -> float:
+        """Memory that a row takes while its regions are visited."""
+        n_regions, n_features, n_components = self.conditionals.slopes.shape
+        n_visits = max(_USUAL_VISITS, min(n_regions, _MANY_VISITS))
+        visit_bytes = 8.0 * (2 + n_components + n_components**2)
+        return _COPIES_OF_VISITS * n_visits * visit_bytes + _COPIES_OF_ROWS * 8.0 * n_features
+
+    def visit(self, rows: Floats, prepared: bool = True) -> Visits:
+        """Compute the exact posterior of rows (n, D), NaN where a value is missing.
+
+        Complete rows may be treated as if they were not, for comparison: what was prepared for them
+        is then not used.
+        """
+        rows = np.ascontiguousarray(rows)
+        is_complete = prepared & ~np.isnan(rows).any(axis=1)
+        if is_complete.all():
+            whitened, observed = self.noise.whiten(rows), self._none_incomplete
+        else:
+            whitened, observed = np.full(rows.shape, np.nan), self.incomplete
+            whitened[is_complete] = self.noise.whiten(rows[is_complete])
+        regions = Regions(self.complete, observed)
+        n_regions, _, n_components = self.conditionals.slopes.shape
         axes, log_share_error = loop_settings(n_components)
-        return collect_visits(
+        visits = _collect_visits(
             lambda first, visits: _visit_rows(
-                whitened,
+                rows,
+                np.ascontiguousarray(whitened),
+                is_complete,
                 axes,
-                self.conditionals,
-                self.groups,
-                self.whitened_cells,
+                regions,
                 log_share_error,
                 first,
                 visits,
             ),
-            len(whitened),
+            len(rows),
             n_regions,
             n_components,
         )
+        # Nothing observed: the prior masses sum to one, but for rounding.
+        is_empty = np.isnan(rows).all(axis=1)
+        visits.log_density[is_empty] = 0.0
+        visits.log_density_error[is_empty] = 0.0
+        return visits
+
+    def condition(self, rows: Floats, visits: Visits) -> tuple[Floats, Floats]:
+        """Compute the conditional Gaussian of every visit: factors (v, S, S), centers (v, S).
+
+        Truncated to its region, N(factor @ center, factor @ factor') is the posterior there.
+        """
+        n_components = visits.means.shape[1]
+        factors = np.empty((len(visits.regions), n_components, n_components))
+        centers = np.empty((len(visits.regions), n_components))
+        _condition_visits(
+            np.ascontiguousarray(rows),
+            loop_settings(n_components)[0],
+            self.incomplete.units,
+            self.incomplete.maps,
+            visits.start,
+            visits.regions,
+            factors,
+            centers,
+        )
+        return factors, centers
 
 
 def loop_settings(n_components: int) -> tuple[Any, float]:
@@ -115,7 +200,7 @@ def loop_settings(n_components: int) -> tuple[Any, float]:
     return tuple(range(n_components)), _LOG_SHARE_ERROR
 
 
-def collect_visits(
+def _collect_visits(
     visit: Callable[[int, Visits], int], n_rows: int, n_regions: int, n_components: int
 ) -> Visits:
     """Make space for the visits of all rows and have it filled.
@@ -126,18 +211,21 @@ def collect_visits(
     log_density, log_density_error = np.empty(n_rows), np.empty(n_rows)
     start = np.zeros(n_rows + 1, dtype=np.intp)
     chunks: list[tuple[Any, ...]] = []
-    n_done = 0
+    n_done, most_visits = 0, _FIRST_VISITS
     while n_done < n_rows or not chunks:
         # The number of visits is not known: when these arrays are full, go on in new ones.
-        capacity = (USUAL_VISITS << len(chunks)) * (n_rows - n_done) + n_regions
+        n_expected = (_USUAL_VISITS << len(chunks)) * (n_rows - n_done)
+        capacity = min(n_expected, most_visits) + n_regions
         chunk = (
             np.empty(capacity, dtype=np.intp),
             np.empty(capacity),
             np.empty((capacity, n_components)),
             np.empty((capacity, n_components, n_components)),
         )
-        n_before = n_done
+        n_before, began = n_done, time.perf_counter()
         n_done = visit(n_before, Visits(log_density, start, *chunk, log_density_error))
+        if time.perf_counter() - began < _SECONDS_AT_A_TIME:
+            most_visits *= 4
         n_visits = start[n_done] - start[n_before]
         chunks.append(tuple(array[:n_visits] for array in chunk))
     regions, responsibilities, means, covariances = (
@@ -148,218 +236,46 @@ def collect_visits(
     )
 
 
-class _Candidates(NamedTuple):
-    """Regions that may matter for a row, and groups where there may be more of them."""
-
-    regions: Integers
-    evidences: Floats  # logs
-    bounds: Floats  # on the log shares
-    centers: Floats  # (k, S) whitened conditional means
-    order: Integers  # in which they are visited
-    nodes: Integers
-    node_bounds: Floats
-
-
-@kernel
-def _make_candidates(n_regions: int, n_components: int, n_nodes: int) -> _Candidates:
-    return _Candidates(
-        np.empty(n_regions, dtype=np.intp),
-        np.empty(n_regions),
-        np.empty(n_regions),
-        np.empty((n_regions, n_components)),
-        np.empty(n_regions, dtype=np.intp),
-        np.empty(n_nodes, dtype=np.intp),
-        np.empty(n_nodes),
+def concatenate(parts: list[Visits]) -> Visits:
+    """Join the visits of consecutive batches of rows."""
+    sizes = np.concatenate([np.diff(part.start) for part in parts])
+    return Visits(
+        log_density=np.concatenate([part.log_density for part in parts]),
+        start=np.concatenate([[0], np.cumsum(sizes)]),
+        regions=np.concatenate([part.regions for part in parts]),
+        responsibilities=np.concatenate([part.responsibilities for part in parts]),
+        means=np.concatenate([part.means for part in parts]),
+        covariances=np.concatenate([part.covariances for part in parts]),
+        log_density_error=np.concatenate([part.log_density_error for part in parts]),
     )
 
 
-@sum_kernel
-def _search(
-    row: Floats,
-    axes: Any,
-    conditionals: Conditionals,
-    groups: Groups,
-    lowest: float,
-    below: float,
-    margin: float,
-    candidates: _Candidates,
-) -> tuple[int, float]:
-    """Find the regions whose bound lies in a range.
-
-    Parameters
-    ----------
-    row : ndarray of shape (D,)
-    axes : tuple or ndarray of length S
-    conditionals : Conditionals
-    groups : Groups
-    lowest, below : float
-        Regions have ``lowest <= bound < below``.
-    margin : float
-        As larger bounds are found, ``lowest`` is raised to this distance from them.
-    candidates : _Candidates
-        Filled with these regions, and maybe with others of smaller bounds.
-
-    Returns
-    -------
-    n_candidates : int
-    lowest : float
-
-    Notes
-    -----
-    The bound of a region is not larger than those of the groups it belongs to.
-
-    All is in one function, with all arrays at hand: Numba counts the references to each array
-    passed to a function, which takes longer than to compute a bound.
-    """
-    n_leaves, start, regions = groups.n_leaves, groups.start, groups.regions
-    node_centers, node_axes, widths = groups.centers, groups.axes, groups.widths
-    radii, squares = groups.radii, groups.squares
-    node_constants, precisions = groups.log_constants, groups.precisions
-    projections, centers = conditionals.projections, conditionals.centers
-    factors, slopes, offsets = conditionals.factors, conditionals.slopes, conditionals.offsets
-    whiteners, is_shared = conditionals.whiteners, conditionals.whiteners.size == 0
-    is_diagonal = conditionals.whiteners.shape[2] == 1
-    log_constants, facet_start = conditionals.log_constants, conditionals.facet_start
-    normals, facet_offsets = conditionals.facet_normals, conditionals.facet_offsets
-    found, evidences, bounds = candidates.regions, candidates.evidences, candidates.bounds
-    found_centers = candidates.centers
-    nodes, node_bounds = candidates.nodes, candidates.node_bounds
-    latent, residuals = np.empty(len(axes)), np.empty(row.size)
-
-    n_candidates = 0
-    n_nodes = 1
-    nodes[0], node_bounds[0] = 1, node_constants[1]
-    # Nodes are kept in a heap, that of the largest bound first, until a large bound has been found.
-    is_heap = True
-    while n_nodes > 0:
-        n_nodes -= 1
-        node, upper = nodes[n_nodes], node_bounds[n_nodes]
-        if is_heap:
-            last, last_bound = node, upper
-            node, upper = nodes[0], node_bounds[0]
-            hole, k = 0, 1
-            while k < n_nodes:
-                if k + 1 < n_nodes and node_bounds[k + 1] > node_bounds[k]:
-                    k += 1
-                if node_bounds[k] <= last_bound:
-                    break
-                nodes[hole], node_bounds[hole] = nodes[k], node_bounds[k]
-                hole, k = k, 2 * k + 1
-            nodes[hole], node_bounds[hole] = last, last_bound
-        if upper < lowest:
-            continue
-
-        if node < n_leaves:
-            for child in range(2 * node, 2 * node + 2):
-                square = 0.0
-                for d in range(row.size):
-                    difference = row[d] - node_centers[child, d]
-                    square += difference * difference
-                # Squared distance from the box: along its axes and across them.
-                distance = -ROUNDING * square
-                across = square
-                for s in range(len(axes)):
-                    along = 0.0
-                    for d in range(row.size):
-                        along += (row[d] - node_centers[child, d]) * node_axes[child, s, d]
-                    across -= along * along
-                    outside = max(0.0, abs(along) - widths[child, s])
-                    distance += outside * outside
-                outside = max(0.0, math.sqrt(max(0.0, across)) - radii[child])
-                distance += outside * outside
-                distance = min(precisions[child] * distance, squares[child])
-                bound = min(upper, node_constants[child] - 0.5 * distance)
-                if bound >= lowest:
-                    hole = n_nodes
-                    while is_heap and hole > 0 and node_bounds[(hole - 1) // 2] < bound:
-                        k = (hole - 1) // 2
-                        nodes[hole], node_bounds[hole] = nodes[k], node_bounds[k]
-                        hole = k
-                    nodes[hole], node_bounds[hole] = child, bound
-                    n_nodes += 1
-            continue
-
-        for i in range(start[node - n_leaves], start[node - n_leaves + 1]):
-            region = regions[i]
-            # The conditional mean, whitened and not, and the log evidence.
-            for s in range(len(axes)):
-                mean = centers[region, s]
-                for d in range(row.size):
-                    mean += projections[region, s, d] * row[d]
-                found_centers[n_candidates, s] = mean
-            square = 0.0
-            for s in range(len(axes)):
-                mean = 0.0
-                for t in range(len(axes)):
-                    mean += factors[region, s, t] * found_centers[n_candidates, t]
-                latent[s] = mean
-                square += mean * mean
-            for d in range(row.size):
-                residual = row[d] - offsets[region, d]
-                for s in range(len(axes)):
-                    residual -= slopes[region, d, s] * latent[s]
-                if is_shared:
-                    square += residual * residual
-                else:
-                    residuals[d] = residual
-            if not is_shared:
-                for d in range(row.size):
-                    residual = 0.0
-                    if is_diagonal:
-                        residual = whiteners[region, d, 0] * residuals[d]
-                    else:
-                        for e in range(d + 1):
-                            residual += whiteners[region, d, e] * residuals[e]
-                    square += residual * residual
-            evidence = log_constants[region] - 0.5 * square
-            if evidence < lowest:
-                continue
-            outside = 0.0
-            for f in range(facet_start[region], facet_start[region + 1]):
-                distance = facet_offsets[f]
-                for s in range(len(axes)):
-                    distance -= normals[f, s] * found_centers[n_candidates, s]
-                outside = max(outside, distance)
-            bound = min(upper, evidence - 0.5 * outside * outside)
-            if lowest <= bound < below:
-                found[n_candidates] = region
-                evidences[n_candidates] = evidence
-                bounds[n_candidates] = bound
-                n_candidates += 1
-                lowest = max(lowest, bound - margin)
-                is_heap = is_heap and bound < node_constants[1] - _NEAR
-    return n_candidates, lowest
-
-
 @kernel
-def sort_candidates(candidates: _Candidates, n_candidates: int, lowest: float) -> int:
-    """List candidates, large bounds first: the others are then compared with most of the sum."""
-    bounds, order = candidates.bounds, candidates.order
-    largest = -math.inf
-    for k in range(n_candidates):
-        largest = max(largest, bounds[k])
-    n_listed = 0
-    for k in range(n_candidates):
-        if bounds[k] >= largest - LARGE:
-            order[n_listed] = k
-            # The very first is the likeliest.
-            if bounds[k] == largest:
-                order[0], order[n_listed] = k, order[0]
-            n_listed += 1
-    for k in range(n_candidates):
-        if lowest <= bounds[k] < largest - LARGE:
-            order[n_listed] = k
-            n_listed += 1
-    return n_listed
+def _condition_visits(
+    rows: Floats,
+    axes: Any,
+    units: NoiseUnits,
+    maps: RegionMaps,
+    start: Integers,
+    regions: Integers,
+    factors: Floats,
+    centers: Floats,
+) -> None:
+    holes, row = make_holes(units), make_row(len(axes), rows.shape[1])
+    for n in range(len(rows)):
+        find_holes(rows[n], units, holes)
+        scale_row(rows[n], units, holes, row)
+        for v in range(start[n], start[n + 1]):
+            condition_region(regions[v], axes, maps, holes, row, factors[v], centers[v])
 
 
 @kernel
 def _visit_rows(
     rows: Floats,
+    whitened: Floats,
+    is_complete: Bools,
     axes: Any,
-    conditionals: Conditionals,
-    groups: Groups,
-    cells: Any,
+    regions: Regions,
     log_share_error: float,
     first: int,
     visits: Visits,
@@ -369,57 +285,73 @@ def _visit_rows(
     Returns the number of the row to go on with.  Only ``start`` and ``log_density`` have entries
     for rows before the first.
     """
-    n_regions = len(conditionals.centers)
-    candidates = _make_candidates(n_regions, len(axes), 2 * groups.n_leaves)
-    bounds, evidences, centers = candidates.bounds, candidates.evidences, candidates.centers
-    order, found = candidates.order, candidates.regions
-    log_density, start, regions = visits.log_density, visits.start, visits.regions
+    n_regions = len(regions.complete.conditionals.offsets)
+    candidates = make_candidates(n_regions, len(axes), regions.complete.groups.n_leaves)
+    sample = make_sample(len(axes), regions.observed)
+    found, factors, centers = candidates.regions, candidates.factors, candidates.centers
+    bounds, evidences, order = candidates.bounds, candidates.evidences, candidates.order
+    log_density, start, visited = visits.log_density, visits.start, visits.regions
     shares, means, covariances = visits.responsibilities, visits.means, visits.covariances
     center, mean = np.empty(len(axes)), np.empty(len(axes))
     covariance = np.empty((len(axes), len(axes)))
     errors = np.empty(n_regions)  # relative, of the row's visits
     n_visits = 0
     n = first
-    while n < len(rows) and n_visits + n_regions <= len(regions):
+    while n < len(rows) and n_visits + n_regions <= len(visited):
+        cells, log_constant = regions.complete.cells, regions.complete.groups.log_constant
+        if not is_complete[n]:
+            log_constant = read_sample(rows[n], regions.observed, sample)
+            cells = sample.cell
         n_before = n_visits
         log_total, log_sum = -math.inf, -math.inf
-        lowest, below, margin = -math.inf, math.inf, SEARCH_MARGIN
+        lowest, below, margin = -math.inf, math.inf, _SEARCH_MARGIN
         while True:
-            n_candidates, lowest = _search(
-                rows[n], axes, conditionals, groups, lowest, below, margin, candidates
+            n_candidates, lowest = search(
+                whitened[n],
+                is_complete[n],
+                sample,
+                log_constant,
+                axes,
+                regions,
+                lowest,
+                below,
+                margin,
+                candidates,
             )
             n_candidates = sort_candidates(candidates, n_candidates, lowest)
-            k = order[0]
-            if n_candidates == 0 or bounds[k] == -math.inf:
+            if n_candidates == 0 or bounds[order[0]] == -math.inf:
                 break
-            if n_visits == n_before:
-                for s in range(len(axes)):
-                    center[s] = centers[k, s]
-                # The first region's share, to about two digits.
-                log_bound = bounds[k] - evidences[k]
-                log_tolerance = log_bound + LOG_ESTIMATE_ERROR
-                while True:
-                    log_mass, error = integrate_cell_with_error(
-                        cells, found[k], center, log_tolerance, mean, covariance
-                    )
-                    log_total = evidences[k] + log_mass
-                    if log_mass >= log_bound + LOG_SMALLEST_ESTIMATE or log_tolerance == -math.inf:
-                        break
-                    log_tolerance = -math.inf
             for i in range(n_candidates):
                 k = order[i]
                 if bounds[k] < log_total - NEGLIGIBLE:
                     continue
+                region = found[k]
+                if not is_complete[n]:
+                    whiten_cell(regions.observed.cells, region, factors[k], cells)
+                    region = 0
                 for s in range(len(axes)):
                     center[s] = centers[k, s]
+                if log_total == -math.inf:
+                    # The first region's share, to about two digits.
+                    log_bound = bounds[k] - evidences[k]
+                    log_tolerance = log_bound + _LOG_ESTIMATE_ERROR
+                    while True:
+                        log_mass, error = integrate_cell_with_error(
+                            cells, region, center, log_tolerance, mean, covariance
+                        )
+                        log_total = evidences[k] + log_mass
+                        is_sure = log_mass >= log_bound + _LOG_SMALLEST_ESTIMATE
+                        if is_sure or log_tolerance == -math.inf:
+                            break
+                        log_tolerance = -math.inf
                 log_tolerance = log_share_error + log_total - evidences[k]
                 log_mass, error = integrate_cell_with_error(
-                    cells, found[k], center, log_tolerance, mean, covariance
+                    cells, region, center, log_tolerance, mean, covariance
                 )
                 if log_mass == -math.inf:
                     continue
                 share = evidences[k] + log_mass
-                regions[n_visits] = found[k]
+                visited[n_visits] = found[k]
                 shares[n_visits] = share
                 errors[n_visits - n_before] = error
                 for s in range(len(axes)):
@@ -438,7 +370,7 @@ def _visit_rows(
             lowest, below, margin = log_total - NEGLIGIBLE, lowest, 2.0 * margin
         if n_visits == n_before:
             # So far out that the log density is not a floating-point number: nothing is known.
-            regions[n_visits] = 0
+            visited[n_visits] = 0
             shares[n_visits] = -math.inf
             errors[0] = 0.0
             for s in range(len(axes)):

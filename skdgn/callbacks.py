@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from skdgn._fitting import FitResult, Iteration
+from skdgn._fitting import Iteration
 
 __all__ = ["CallbackSupportMixin", "FitTasks"]
 
@@ -72,7 +72,7 @@ class FitTasks:
         max_iter: int,
         X: ArrayLike,
         sample_weight: ArrayLike | None,
-        attributes: Callable[[FitResult], dict[str, Any]],
+        attributes: Callable[[Any], dict[str, Any]],
     ) -> None:
         self._estimator = estimator
         self._max_iter = max_iter

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -13,14 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted
 
-from skdgn._attributes import attributes_of_model, attributes_of_result, noise_of_regions
-from skdgn._checks import check_hidden_layer_sizes, check_observed, check_sizes
+from skdgn._attributes import attributes_of_model, attributes_of_result
+from skdgn._checks import (
+    check_hidden_layer_sizes,
+    check_observed,
+    check_prior_scale,
+    check_sizes,
+    check_spreads,
+)
 from skdgn._construction import KnownNetworks
 from skdgn._documentation import DocumentedMixin
 from skdgn._em import STEPS
@@ -30,17 +31,29 @@ from skdgn._network import ACTIVATIONS, Activation, Floats, Network
 from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
 from skdgn._priors import PRIORS
-from skdgn._progress import ProgressPrinter
+from skdgn._progress import IterationPrinter, describe_interrupt
 from skdgn._random import draw_seed
-from skdgn._regional_noise import AnyNoise
+from skdgn._rows import value_ranges
 from skdgn._running import Running
 from skdgn._stepwise import take_step
+from skdgn._validation import check_weights, validate_rows
+from skdgn._versions import VersionedMixin
 from skdgn.callbacks import CallbackSupportMixin, FitTasks
-from skdgn.conditioning import ExactConditioning
+from skdgn.density import ExactDensity
+from skdgn.inference import LatentInference
+
+# So many features are named in a warning.
+_MOST_NAMES = 5
 
 
 class PiecewiseAffineDGN(
-    DocumentedMixin, KnownNetworks, CallbackSupportMixin, ExactConditioning, BaseEstimator
+    DocumentedMixin,
+    VersionedMixin,
+    KnownNetworks,
+    CallbackSupportMixin,
+    LatentInference,
+    ExactDensity,
+    BaseEstimator,
 ):
     """Deep generative network with an exact density.
 
@@ -59,10 +72,10 @@ class PiecewiseAffineDGN(
         Number of latent dimensions: one draws a curve through the rows, two a sheet.  The number
         of regions grows with every one of them: one or two are comfortable, three are for small
         networks.  Begin with one, and compare by `score` on rows that were held out.
-    hidden_layer_sizes : tuple of int, default=(16,)
-        Widths of the hidden layers; ``()`` is the linear model (probabilistic PCA, factor
-        analysis).  More units bend the curve more often: choose by `bic`, or by `score` on rows
-        that were held out.
+    hidden_layer_sizes : tuple of int or int, default=(16,)
+        Widths of the hidden layers; 8 means ``(8,)``, and ``()`` is the linear model (probabilistic
+        PCA, factor analysis).  More units bend the curve more often: choose by `bic`, or by `score`
+        on rows that were held out.
     activation : {"relu", "leaky_relu", "abs"}, default="leaky_relu"
         Activation of the hidden units.  Units of ``"relu"`` may become constant and be lost;
         ``"abs"`` folds latent space at each of its borders.
@@ -72,14 +85,6 @@ class PiecewiseAffineDGN(
         Shape of the noise covariance: one variance for all features, one for each of them, or a
         full matrix.  ``"spherical"`` is for features in the same unit, measured alike; ``"full"``
         for correlated noise, if there are many more rows than features.
-    noise : {"shared", "regional"}, default="shared"
-        One noise covariance for all of latent space, or one for each region, drawn to a pooled one.
-        ``"regional"`` is for noise that is larger in some places than in others.
-    noise_prior_weight : float, default=10.0
-        ``noise="regional"`` only: how strongly covariances are drawn to the pooled one, in rows.  A
-        region with as many rows has half of its own covariance, half of the pooled one.  If
-        ``covariance_type="full"``, it is multiplied by ``(n_features + 1) / 2``: that many rows
-        have a number for each entry of the matrix.
     weight_prior : {"gaussian", "laplace", "uniform"} or None, default=None
         Prior of the weights ``coefs_``, each on its own; intercepts have none.  None is maximum
         likelihood.  A prior helps if there are few rows for many weights; ``"laplace"`` makes some
@@ -107,8 +112,8 @@ class PiecewiseAffineDGN(
         EM stops when an iteration adds less than this to the mean log-likelihood (nats per row),
         twice in a row.  1e-3 is enough for a first look.
     reg_covar : float, default=1e-6
-        Smallest variance of the noise, as a share of the variance of the features.  Increase it if
-        the noise of a feature vanishes, as it does where rows are copies of each other.
+        Smallest variance of the noise, as a share of the variance of the features.  Features with
+        tied values have a larger one, see Notes.
     warm_start : bool, default=False
         Whether `fit` goes on from the parameters of the last fit.
     n_jobs : int, default=None
@@ -119,7 +124,10 @@ class PiecewiseAffineDGN(
         Seed of the starting values, and of draws that are given none: an integer gives the same
         fit each time.
     verbose : int, default=0
-        1 shows a progress bar, 2 prints a line for every iteration.
+        1 shows what is being done, how far it is, and since when: a progress bar for fits, a count
+        of samples for other methods that take longer than seconds.  2 prints a line for every
+        iteration and whatever comes before the first.  0 is silent, but for a warning of the logger
+        ``"skdgn"`` (see `logging`) if a fit will be long.
 
     Attributes
     ----------
@@ -128,10 +136,7 @@ class PiecewiseAffineDGN(
     intercepts_ : list of ndarray
         Biases; ``intercepts_[l]`` has shape (fan_out,).
     noise_covariance_ : float or ndarray of shape (n_features,) or (n_features, n_features)
-        Covariance of the noise, by ``covariance_type``; if ``noise="regional"``, an array with one
-        of them for each region, (n_regions, ...).
-    pooled_noise_covariance_ : float or ndarray of shape (n_features,) or (n_features, n_features)
-        What the regions' covariances were drawn to; ``noise="regional"`` only.
+        Covariance of the noise, by ``covariance_type``.
     n_regions_ : int
         Number of regions of latent space on which the network is affine.
     weights_ : ndarray of shape (n_regions,)
@@ -149,13 +154,11 @@ class PiecewiseAffineDGN(
         Number of EM iterations.
     lower_bound_ : float
         Mean log-likelihood of the rows at the end of the fit, in nats; with a prior, plus the
-        log density of ``coefs_`` divided by the sum of the rows' weights.  Regional noise adds the
-        log density of its covariances, relative to that of the pooled one, in the same way.
+        log density of ``coefs_`` divided by the sum of the rows' weights.
     lower_bounds_ : ndarray of shape (n_iter,)
         The same after every iteration; it never decreases.
-    n_parameters_ : float
-        Number of identifiable parameters.  Of regional noise, each covariance counts by the share
-        ``n / (n + weight)`` of its rows in it, and the pooled one makes up for the rest, once.
+    n_parameters_ : int
+        Number of identifiable parameters.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -165,6 +168,21 @@ class PiecewiseAffineDGN(
     --------
     DGNImputer : Fills in missing values, in a pipeline.
     DGNOutlierDetector : Finds rows of low density.
+
+    Notes
+    -----
+    **Tied values.**  A network can pass through values that occur many times, and the likelihood
+    grows without bound as the noise vanishes there.  So the noise variance of a feature is never
+    below ``max(min(g**2, v) / 12, t * min(h**2 / 12, v / n))`` if any of its values are tied: g is
+    the smallest gap between distinct values (``g**2 / 12`` is the variance of the error of rounding
+    to such a grid), h the mean gap, v the variance, n the number of different samples in which it
+    was observed, and t the share of ties, ``1 - (m - 1) / (n - 1)`` for m distinct values.  Counts
+    and rounded values keep at least the noise of their rounding; columns that are mostly zero keep
+    noise worth one sample; features without ties are left alone.  A warning names the features
+    whose noise is at this floor: how high their densities are is set by it.  With
+    ``covariance_type="full"``, the noise covariance minus the
+    diagonal matrix of the floors is positive semidefinite; with ``"spherical"``, the variance is
+    not below the mean of the floors.  In `partial_fit`, the first chunk sets the floors.
 
     Examples
     --------
@@ -194,12 +212,10 @@ class PiecewiseAffineDGN(
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "hidden_layer_sizes": [tuple, list],
+        "hidden_layer_sizes": [tuple, list, Interval(Integral, 1, None, closed="left")],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "negative_slope": [Interval(Real, None, None, closed="neither")],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
-        "noise": [StrOptions({"shared", "regional"})],
-        "noise_prior_weight": [Interval(Real, 0.0, None, closed="neither")],
         "weight_prior": [None, StrOptions(set(PRIORS))],
         "prior_scale": [Interval(Real, 0.0, None, closed="neither")],
         "m_step": [StrOptions(set(STEPS))],
@@ -232,12 +248,10 @@ class PiecewiseAffineDGN(
         self,
         n_components: int = 1,
         *,
-        hidden_layer_sizes: Sequence[int] = (16,),
+        hidden_layer_sizes: int | Sequence[int] = (16,),
         activation: str = "leaky_relu",
         negative_slope: float = 0.1,
         covariance_type: str = "diag",
-        noise: str = "shared",
-        noise_prior_weight: float = 10.0,
         weight_prior: str | None = None,
         prior_scale: float = 1.0,
         m_step: str = "joint",
@@ -256,8 +270,6 @@ class PiecewiseAffineDGN(
         self.activation = activation
         self.negative_slope = negative_slope
         self.covariance_type = covariance_type
-        self.noise = noise
-        self.noise_prior_weight = noise_prior_weight
         self.weight_prior = weight_prior
         self.prior_scale = prior_scale
         self.m_step = m_step
@@ -278,7 +290,7 @@ class PiecewiseAffineDGN(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing; every column needs a value.
+            NaN where a value is missing, or masked; every column needs a value.
         y : None
             Ignored, present for scikit-learn's conventions.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -291,12 +303,14 @@ class PiecewiseAffineDGN(
 
         Notes
         -----
-        The order of the rows does not matter, beyond rounding.  A table that cannot be sorted in
-        the ``working_memory`` of scikit-learn's configuration (it takes about eight times its size
-        in double precision) is read in batches at every iteration, from disk if it is a
-        `numpy.memmap`, and never copied.
+        Neither the order of the samples nor that of the features matters, beyond rounding.  A table
+        that cannot be sorted in the ``working_memory`` of scikit-learn's configuration (it takes
+        about eight times its size in double precision) is read in batches at every iteration, from
+        disk if it is a `numpy.memmap`, and never copied.
 
-        A fit that is interrupted (Ctrl-C) keeps the best parameters so far, with a warning.
+        A fit that is interrupted (Ctrl-C) keeps the best parameters so far, if there are any, and
+        lets the interrupt through: it ends a loop of fits, or a search, as well.  If no iteration
+        was done by then, ``lower_bound_`` is that of the samples on which starts are compared.
 
         Examples
         --------
@@ -310,21 +324,18 @@ class PiecewiseAffineDGN(
         True
         """
         result = self._fit(X, sample_weight)
-        # One level for scikit-learn's wrapper of `fit`, one for this method.
         if result.interrupted:
-            warnings.warn(
-                f"The fit was interrupted after {self.n_iter_} iterations; "
-                "the best parameters so far were kept.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        elif not result.converged and not result.stopped:
+            raise KeyboardInterrupt(describe_interrupt(self.n_iter_))
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        if not result.converged and not result.stopped:
             warnings.warn(
                 f"EM did not converge within max_iter={self.max_iter} iterations. "
                 "Increase max_iter or tol, or call fit again with warm_start=True.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        if result.bound_by_ties.any():
+            warnings.warn(self._describe_ties(result.bound_by_ties), UserWarning, stacklevel=3)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -353,7 +364,8 @@ class PiecewiseAffineDGN(
         a first chunk.  Every other one adds its statistics to running ones, in which older chunks
         count less and less, and makes one step.  Chunks should not differ systematically: shuffle
         a table before it is cut.  ``lower_bound_`` and ``lower_bounds_`` are those of the last
-        chunk, which may be less likely than the one before; ``n_iter_`` counts the steps.
+        chunk, which may be less likely than the one before; ``n_iter_`` counts the steps.  An
+        interrupt (Ctrl-C) leaves the estimator as it was.
 
         References
         ----------
@@ -371,14 +383,16 @@ class PiecewiseAffineDGN(
         2
         """
         if not hasattr(self, "coefs_"):
-            self._fit(X, sample_weight)
+            with self._unchanged_by_failure():
+                if self._fit(X, sample_weight).interrupted:
+                    raise KeyboardInterrupt
             return self
         with self._unchanged_by_failure():
             settings = self._settings()
             network, noise = self._last_parameters(settings, "partial_fit")
             rows = self._validate_rows(X)
-            row_weights = _check_weights(sample_weight, rows)
-            check_sizes(rows, row_weights, self._column_names())
+            row_weights = check_weights(sample_weight, rows)
+            self._check_scales(rows, row_weights, "partial_fit", self._running is None)
             running = None if self._running is None else Running.from_state(self._running)
             if running is None:
                 self._check_observed(rows, row_weights)
@@ -399,24 +413,18 @@ class PiecewiseAffineDGN(
             warm_start = None
             if self.warm_start and hasattr(self, "coefs_"):
                 warm_start = self._last_parameters(settings, "warm_start=True")
-            rows = validate_data(
-                self,
-                X,
-                reset=warm_start is None,
-                dtype=[np.float64, np.float32],
-                ensure_min_samples=2,
-                ensure_all_finite="allow-nan",
-            )
-            row_weights = _check_weights(sample_weight, rows)
+            rows = validate_rows(self, X, reset=warm_start is None, min_samples=2)
+            row_weights = check_weights(sample_weight, rows)
             self._check_observed(rows, row_weights)
-            check_sizes(rows, row_weights, self._column_names())
+            self._check_scales(rows, row_weights, "warm_start=True" if warm_start else None)
             seed = draw_seed(self.random_state)
             n_runs = 1 if warm_start else settings.n_init
             tasks = FitTasks(
                 self, n_runs, settings.max_iter, X, sample_weight, attributes_of_result
             )
             objective = "log-likelihood" if self.weight_prior is None else "log-posterior"
-            with ProgressPrinter(self.verbose, n_runs, settings.max_iter, objective) as printer:
+            with settings.workers.reporter as reporter:
+                printer = IterationPrinter(reporter, n_runs, settings.max_iter, objective)
 
                 def watch(iteration: Iteration) -> bool:
                     printer(iteration)
@@ -426,8 +434,6 @@ class PiecewiseAffineDGN(
                 result = fit_network(rows, row_weights, settings, generator, warm_start, watch)
             attributes = attributes_of_result(result)
             tasks.end(attributes)
-            # Of a fit with regional noise before.
-            self.__dict__.pop("pooled_noise_covariance_", None)
             self.__dict__.update(attributes)
         return result
 
@@ -435,13 +441,38 @@ class PiecewiseAffineDGN(
         """Names of the features, or their numbers."""
         return list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
 
+    def _describe_ties(self, bound_by_ties: NDArray[np.bool_]) -> str:
+        """Say that the noise of some features (D,) is at its floor."""
+        names = [str(self._column_names()[j]) for j in np.flatnonzero(bound_by_ties)]
+        return (
+            f"The noise of {_enumerate('feature', names)} is as small as tied values allow "
+            "(see Notes of PiecewiseAffineDGN): how high the density is there is set by that "
+            "floor. Compare such densities with each other only."
+        )
+
     def _check_observed(self, rows: NDArray[Any], row_weights: Floats) -> None:
         check_observed(rows, row_weights, self._column_names(), self._workers())
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
+    def _check_scales(
+        self,
+        rows: NDArray[Any],
+        row_weights: Floats,
+        continuation: str | None,
+        sets_units: bool = True,
+    ) -> None:
+        """Refuse values of which a fit cannot compute squares, or that its model is far from.
+
+        ``continuation`` says why it goes on from a model, if it does; ``sets_units`` whether these
+        samples are the first.
+        """
+        ranges, names = value_ranges(rows, row_weights), self._column_names()
+        check_sizes(ranges, names)
+        if sets_units:
+            check_spreads(ranges, self.covariance_type, float(self.reg_covar), names)
+            if self.weight_prior is not None:
+                check_prior_scale(float(self.prior_scale), ranges, names)
+        if continuation is not None:
+            self._check_continuation(ranges, continuation, names, sets_units)
 
     def _settings(self) -> Settings:
         """Check what scikit-learn's constraints leave open."""
@@ -450,8 +481,6 @@ class PiecewiseAffineDGN(
             hidden_layer_sizes=check_hidden_layer_sizes(self.hidden_layer_sizes),
             activation=Activation.from_name(self.activation, self.negative_slope),
             covariance_type=self.covariance_type,
-            noise=self.noise,
-            noise_prior_weight=float(self.noise_prior_weight),
             weight_prior=self.weight_prior,
             prior_scale=float(self.prior_scale),
             m_step=self.m_step,
@@ -463,7 +492,7 @@ class PiecewiseAffineDGN(
             workers=self._workers(),
         )
 
-    def _last_parameters(self, settings: Settings, reason: str) -> tuple[Network, AnyNoise]:
+    def _last_parameters(self, settings: Settings, reason: str) -> tuple[Network, Noise]:
         """Return the parameters of the last fit, for the next one to start from."""
         model = self._fitted_model()
         for name, wanted, fitted in (
@@ -471,7 +500,6 @@ class PiecewiseAffineDGN(
             ("hidden_layer_sizes", settings.hidden_layer_sizes, model.network.hidden_layer_sizes),
             ("activation", settings.activation, model.network.activation),
             ("covariance_type", settings.covariance_type, model.noise.covariance_type),
-            ("noise", settings.noise, "shared" if isinstance(model.noise, Noise) else "regional"),
         ):
             if wanted != fitted:
                 raise ValueError(
@@ -479,29 +507,14 @@ class PiecewiseAffineDGN(
                 )
         return model.network, model.noise
 
-    @contextmanager
-    def _unchanged_by_failure(self) -> Iterator[None]:
-        """Put the fitted attributes back if a fit fails half-way."""
-        before = {name: value for name, value in vars(self).items() if name.endswith("_")}
-        try:
-            yield
-        except BaseException:
-            for name in [name for name in vars(self) if name.endswith("_")]:
-                del self.__dict__[name]
-            self.__dict__.update(before)
-            raise
-
     def _fitted_model(self) -> Model:
         check_is_fitted(self)
         if not hasattr(self, "_model"):
             network = Network.from_arrays(
                 self.coefs_, self.intercepts_, Activation.from_name(*self._fitted_activation)
             )
-            pooled = getattr(self, "pooled_noise_covariance_", None)
-            self._model = Model.build(
-                network,
-                noise_of_regions(self.noise_covariance_, pooled is not None, pooled),
-            )
+            noise = Noise.from_covariance(self.noise_covariance_, network.n_features)
+            self._model = Model.build(network, noise)
         return self._model
 
     # What can be computed again is not part of the state: it is large, and pickles stay simple.
@@ -521,13 +534,8 @@ class PiecewiseAffineDGN(
         return int(self.coefs_[0].shape[1])
 
 
-def _check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
-    """Check the weights of rows; None gives ones that take no memory."""
-    if sample_weight is None:
-        return np.broadcast_to(np.float64(1.0), (len(rows),))
-    weights: Floats = _check_sample_weight(
-        sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-    )
-    if not weights.sum() > 0:
-        raise ValueError("sample_weight must have a positive sum, got only zeros.")
-    return weights
+def _enumerate(noun: str, names: list[str]) -> str:
+    """List names, the first few of many."""
+    listed = ", ".join(names[:_MOST_NAMES])
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"{noun}{'s' if len(names) > 1 else ''} {listed}{more}"

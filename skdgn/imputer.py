@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, _fit_context, clone
 from sklearn.impute import MissingIndicator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skdgn._delegation import DelegatingMixin
 from skdgn._documentation import DocumentedMixin
+from skdgn._validation import validate_rows
+from skdgn._versions import VersionedMixin
+from skdgn.density import ExactDensity
 from skdgn.estimator import PiecewiseAffineDGN
 
 
-class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class DGNImputer(
+    DelegatingMixin,
+    DocumentedMixin,
+    VersionedMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    BaseEstimator,
+):
     """Imputation by the exact conditional mean of a deep generative network.
 
     A transformer: put it before a model that cannot take missing values.
 
     Parameters
     ----------
-    estimator : PiecewiseAffineDGN, default=None
+    estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
         The model to be fitted to the rows, holes included; None is ``PiecewiseAffineDGN()``.
     add_indicator : bool, default=False
         Whether to append a column of zeros and ones for each feature that had missing values in
         `fit`, 1 where a value was missing.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the estimator; None leaves its own as it is.
+    n_jobs : int, default=None
+        Number of threads of the estimator; None leaves its own as it is.
+    verbose : int, default=0
+        How much the estimator prints; 0 leaves its own as it is.
 
     Attributes
     ----------
-    estimator_ : PiecewiseAffineDGN
+    estimator_ : estimator
         The fitted model.
     indicator_ : MissingIndicator or None
         Fitted if ``add_indicator`` is set.
@@ -41,15 +59,6 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
     See Also
     --------
     PiecewiseAffineDGN.impute : The same for a fitted model, with draws for multiple imputation.
-
-    Notes
-    -----
-    The default model has one noise for all regions.  That was decided by observed entries alone
-    (``benchmarks/default_noises.py``): on six tables with half of their entries removed, a tenth of
-    the others was hidden as well, and imputed.  The error there was lower with
-    ``noise="regional"`` on two of the six, and with another seed on none.  With
-    ``covariance_type="full"`` and sizes chosen by BIC it was lower on all six
-    (``benchmarks/imputation.py``).
 
     Examples
     --------
@@ -66,15 +75,27 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "estimator": [PiecewiseAffineDGN, None],
+        "estimator": [ExactDensity, None],
         "add_indicator": ["boolean"],
+        "random_state": ["random_state", np.random.Generator],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
     }
 
     def __init__(
-        self, estimator: PiecewiseAffineDGN | None = None, add_indicator: bool = False
+        self,
+        estimator: ExactDensity | None = None,
+        add_indicator: bool = False,
+        *,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.estimator = estimator
         self.add_indicator = add_indicator
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
 
     # The estimator's own parameters are checked when it is fitted.
     @_fit_context(prefer_skip_nested_validation=False)
@@ -105,7 +126,8 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
         2
         """
         rows = self._validate(X, reset=True)
-        estimator = PiecewiseAffineDGN() if self.estimator is None else clone(self.estimator)
+        template = PiecewiseAffineDGN() if self.estimator is None else self.estimator
+        estimator = self._configure(clone(template))
         # Only frames bring the names along that an error about a column is to mention.
         self.estimator_ = estimator.fit(X if hasattr(X, "columns") else rows, None, sample_weight)
         self.indicator_ = None
@@ -143,21 +165,14 @@ class DGNImputer(DocumentedMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
         chosen = np.flatnonzero(np.isnan(rows).any(axis=1))
         if chosen.size > 0:
             means = model.impute(rows[chosen], self.estimator_._workers())
+            self.estimator_._refuse_unknown(rows[chosen], np.isnan(means).any(axis=1), chosen)
             filled[chosen] = np.where(np.isnan(rows[chosen]), means, rows[chosen])
         if self.indicator_ is None:
             return filled
         return np.concatenate([filled, self.indicator_.transform(rows)], axis=1, dtype=filled.dtype)
 
     def _validate(self, X: ArrayLike, reset: bool) -> NDArray[Any]:
-        rows: NDArray[Any] = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=2 if reset else 1,
-            ensure_all_finite="allow-nan",
-        )
-        return rows
+        return validate_rows(self, X, reset=reset, min_samples=2 if reset else 1)
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Get the names of the columns of `transform`.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from skdgn._batches import Workers
 from skdgn._gaussians import check_gaussians
@@ -18,33 +18,33 @@ from skdgn._model import Model
 from skdgn._network import Floats
 from skdgn._posterior import Posterior
 from skdgn._random import RandomSource, random_source
+from skdgn._reporter import Reporter
+from skdgn._validation import check_weights, name_columns, validate_rows
+from skdgn._weighted_sums import Density
 
 
-class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """The methods of `PiecewiseAffineDGN` that only read a fitted model.
+class ExactInference(DensityMixin):
+    """The methods of an exact density that only read it: log densities and draws.
 
-    A mixin: the estimator provides ``_fitted_model``, the rest follows from it.  It is a
-    transformer itself because scikit-learn's ``set_output`` only wraps methods of such classes.
+    A mixin: the estimator provides ``_fitted_model``, the rest follows from it.
     """
 
     n_jobs: int | None
     random_state: Any
-    n_parameters_: float
+    verbose: int
 
-    def _fitted_model(self) -> Model:
+    def _fitted_model(self) -> Density:
         raise NotImplementedError("a mixin: the estimator holds the model")
 
     def _workers(self) -> Workers:
         """Who does the work: batches take the memory that scikit-learn's configuration allows."""
-        return Workers(self.n_jobs, 2.0**20 * float(get_config()["working_memory"]))
+        memory = 2.0**20 * float(get_config()["working_memory"])
+        return Workers(self.n_jobs, memory, Reporter(self.verbose))
 
     def _validate_rows(self, X: ArrayLike) -> NDArray[Any]:
         """Check rows; they are not copied if they are floating-point numbers already."""
         check_is_fitted(self)
-        rows: NDArray[Any] = validate_data(
-            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan"
-        )
-        return rows
+        return validate_rows(self, X, reset=False)
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Compute the exact log density of each row.
@@ -78,8 +78,8 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         rows = self._validate_rows(X)
         return self._fitted_model().log_density(rows, self._workers())
 
-    def score(self, X: ArrayLike, y: None = None) -> float:
-        """Compute the mean log density of the rows; the higher the better.
+    def score(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> float:
+        """Compute the mean log density of the samples; the higher the better.
 
         It is what scikit-learn's `GridSearchCV` and `cross_val_score` compare.
 
@@ -89,11 +89,13 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
             NaN where a value is missing.
         y : None
             Ignored, present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
 
         Returns
         -------
         score : float
-            In nats per row.
+            In nats per sample; one without weight does not count, however unlikely it is.
 
         Examples
         --------
@@ -104,20 +106,78 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         >>> round(model.score([[1.0], [-1.0]]), 2)
         -2.41
         """
-        return float(self.score_samples(X).mean())
+        total, n_samples = self._total_log_density(X, sample_weight)
+        return total / n_samples
 
-    def aic(self, X: ArrayLike) -> float:
+    def _total_log_density(
+        self, X: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[float, float]:
+        """Return the weighted sum of the log densities, and the sum of the weights."""
+        log_densities = self.score_samples(X)
+        weights = check_weights(sample_weight, log_densities[:, None])
+        heavy = weights > 0  # no weight is not even a share of -inf
+        return float(weights[heavy] @ log_densities[heavy]), float(weights.sum())
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Any, NDArray[np.intp]]:
+        """Draw samples from the model.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of samples.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws: an integer gives the same samples each time.  None takes the
+            estimator's own ``random_state``.
+
+        Returns
+        -------
+        X : ndarray or frame of shape (n_samples, n_features)
+            The samples; a frame with the features' names if ``set_output`` asks for one.
+        labels : ndarray of shape (n_samples,)
+            Component each sample was drawn from: the region of latent space of a network, the
+            network of a mixture, the member of an ensemble.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
+        ... )
+        >>> X, labels = model.sample(3, random_state=0)
+        >>> X.shape, labels
+        ((3, 2), array([0, 0, 0]))
+        """
+        check_is_fitted(self)
+        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
+            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
+        generator = self._random_source(random_state)
+        rows, labels = self._fitted_model().draw(int(n_samples), generator)
+        return name_columns(self, rows), labels
+
+    def _random_source(self, random_state: Any) -> RandomSource:
+        """Where draws come from: the seed of a call, or the estimator's own."""
+        return random_source(self.random_state if random_state is None else random_state)
+
+
+class InformationCriteria(ExactInference):
+    """Criteria for densities fitted by maximum likelihood; a mixin, like `ExactInference`."""
+
+    n_parameters_: float
+
+    def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Compute Akaike's information criterion on X; the lower the better.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            The rows of the fit.
+            The samples of the fit.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
 
         Returns
         -------
         aic : float
-            ``-2 sum(score_samples(X)) + 2 n_parameters_``.
+            ``-2 sum(score_samples(X)) + 2 n_parameters_``, the sum a weighted one.
 
         Examples
         --------
@@ -130,9 +190,10 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         >>> round(model.aic([[1.0], [0.5], [2.0]]), 2)
         14.7
         """
-        return float(-2.0 * self.score_samples(X).sum() + 2.0 * self.n_parameters_)
+        total, _ = self._total_log_density(X, sample_weight)
+        return -2.0 * total + 2.0 * float(self.n_parameters_)
 
-    def bic(self, X: ArrayLike) -> float:
+    def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Compute the Bayesian information criterion on X; the lower the better.
 
         It asks more of an additional parameter than `aic` does, if there are more than seven rows.
@@ -140,12 +201,15 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            The rows of the fit.
+            The samples of the fit.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
 
         Returns
         -------
         bic : float
-            ``-2 sum(score_samples(X)) + n_parameters_ log(n_samples)``.
+            ``-2 sum(score_samples(X)) + n_parameters_ log(n_samples)``; with weights, the sum is
+            a weighted one, and ``n_samples`` the sum of the weights.
 
         Examples
         --------
@@ -156,48 +220,19 @@ class ExactInference(DensityMixin, ClassNamePrefixFeaturesOutMixin, TransformerM
         >>> round(model.bic([[1.0], [0.5], [2.0]]), 2)
         11.1
         """
-        log_densities = self.score_samples(X)
-        return float(-2.0 * log_densities.sum() + self.n_parameters_ * math.log(len(log_densities)))
+        total, n_samples = self._total_log_density(X, sample_weight)
+        return -2.0 * total + float(self.n_parameters_) * math.log(n_samples)
 
-    def sample(
-        self, n_samples: int = 1, random_state: Any = None
-    ) -> tuple[Floats, NDArray[np.intp]]:
-        """Draw rows from the model.
 
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of rows.
-        random_state : int, RandomState, Generator or None, default=None
-            Seed of the draws: an integer gives the same rows each time.  None takes the
-            estimator's own ``random_state``.
+class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """The methods of `PiecewiseAffineDGN` that ask for its latent variables.
 
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-            The rows.
-        regions : ndarray of shape (n_samples,)
-            Region of latent space each row was drawn from.
+    A mixin, like `ExactInference`.  It is a transformer itself because scikit-learn's
+    ``set_output`` only wraps methods of such classes.
+    """
 
-        Examples
-        --------
-        >>> from skdgn import PiecewiseAffineDGN
-        >>> model = PiecewiseAffineDGN.from_network(
-        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
-        ... )
-        >>> X, regions = model.sample(3, random_state=0)
-        >>> X.shape, regions
-        ((3, 2), array([0, 0, 0]))
-        """
-        check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
-            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
-        generator = self._random_source(random_state)
-        return self._fitted_model().draw(int(n_samples), generator)
-
-    def _random_source(self, random_state: Any) -> RandomSource:
-        """Where draws come from: the seed of a call, or the estimator's own."""
-        return random_source(self.random_state if random_state is None else random_state)
+    def _fitted_model(self) -> Model:
+        raise NotImplementedError("a mixin: the estimator holds the model")
 
     def posterior(self, X: ArrayLike) -> Posterior:
         """Compute the exact posterior of the latent variables, given each row.

@@ -28,13 +28,9 @@ from tests.networks import random_network
 QUADRATURE = 1e-3
 
 
-def model_of(
-    n_components: int, units: int, covariance: object = 0.1, **kwargs
-) -> PiecewiseAffineDGN:
+def model_of(n_components: int, units: int) -> PiecewiseAffineDGN:
     network = random_network(n_components, (units,), activation="abs", seed=1)
-    return PiecewiseAffineDGN.from_network(
-        network.coefs, network.intercepts, covariance, activation="abs", **kwargs
-    )
+    return PiecewiseAffineDGN.from_network(network.coefs, network.intercepts, 0.1, activation="abs")
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +41,6 @@ def line() -> PiecewiseAffineDGN:
 @pytest.fixture(scope="module")
 def plane() -> PiecewiseAffineDGN:
     return model_of(2, 6)
-
-
-@pytest.fixture(scope="module")
-def regional() -> PiecewiseAffineDGN:
-    n_regions = model_of(1, 5).n_regions_
-    return model_of(1, 5, np.linspace(0.05, 0.5, n_regions), noise="regional")
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +143,7 @@ def test_regions_in_the_colour_of_their_responsibilities(plane, n_rows, label):
 # --- DensityDisplay
 
 
-@pytest.mark.parametrize("kind", ["line", "plane", "regional"])
+@pytest.mark.parametrize("kind", ["line", "plane"])
 def test_the_map_is_the_marginal_density_of_two_features(kind, request):
     model = request.getfixturevalue(kind)
     rows = model.sample(1000, random_state=0)[0][:, [2, 0]]
@@ -256,16 +246,14 @@ def test_features_by_name():
 # --- PosteriorDisplay
 
 
-@pytest.mark.parametrize("kind", ["line", "regional"])
-def test_the_curve_is_the_posterior_density(kind, request):
-    model = request.getfixturevalue(kind)
-    row = model.sample(1, random_state=2)[0]
-    posterior = model.posterior(row)
-    display = PosteriorDisplay.from_estimator(model, row, window=(-4.0, 4.0), grid_resolution=4000)
+def test_the_curve_is_the_posterior_density(line):
+    row = line.sample(1, random_state=2)[0]
+    posterior = line.posterior(row)
+    display = PosteriorDisplay.from_estimator(line, row, window=(-4.0, 4.0), grid_resolution=4000)
     latent, density = display.density_.get_data()
     np.testing.assert_allclose(density, np.exp(posterior.log_density(latent[:, None])[0]))
     assert trapezoid(density, latent) == pytest.approx(1.0, abs=QUADRATURE)
-    borders = borders_of(model)
+    borders = borders_of(line)
     drawn = [segment[0, 0] for segment in display.borders_.get_segments()]
     np.testing.assert_array_equal(drawn, borders[np.abs(borders) < 4.0])
     (z,), (height,) = display.mean_.get_data()
@@ -274,18 +262,6 @@ def test_the_curve_is_the_posterior_density(kind, request):
     (z,), (height,) = display.mode_.get_data()
     assert z == posterior.mode()[0, 0]
     assert density.max() <= height * (1.0 + 1e-9)
-
-
-def test_the_curve_jumps_where_the_noise_does(regional):
-    row = regional.sample(1, random_state=2)[0]
-    display = PosteriorDisplay.from_estimator(regional, row, window=(-4.0, 4.0))
-    latent, density = display.density_.get_data()
-    for border in borders_of(regional):
-        right = np.searchsorted(latent, border)
-        assert latent[right] - latent[right - 1] < 1e-7
-        nearby = regional.posterior(row).log_density([[border - 1e-6], [border + 1e-6]])[0]
-        np.testing.assert_allclose(density[[right - 1, right]], np.exp(nearby), rtol=1e-4)
-        assert abs(nearby[1] - nearby[0]) > 0.01
 
 
 def test_the_map_is_the_posterior_density(plane, row):

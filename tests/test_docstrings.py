@@ -15,12 +15,24 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import skdgn
-from skdgn import DGNImputer, DGNOutlierDetector, PiecewiseAffineDGN, _documentation
+from skdgn import (
+    DGNEnsemble,
+    DGNImputer,
+    DGNMixture,
+    DGNOutlierDetector,
+    PiecewiseAffineDGN,
+    _documentation,
+)
 from skdgn.vae import GaussianVAE
 
-ESTIMATORS = [PiecewiseAffineDGN, DGNImputer, DGNOutlierDetector]
-# What these hold is reached through the estimator, and is not imported by users.
-PARTS_OF_THE_ESTIMATOR = {"skdgn.callbacks", "skdgn.conditioning", "skdgn.inference"}
+ESTIMATORS = [PiecewiseAffineDGN, DGNMixture, DGNEnsemble, DGNImputer, DGNOutlierDetector]
+# What these hold is reached through the estimators, and is not imported by users.
+PARTS_OF_THE_ESTIMATOR = {
+    "skdgn.callbacks",
+    "skdgn.conditioning",
+    "skdgn.density",
+    "skdgn.inference",
+}
 
 
 def public_modules() -> Iterator[Any]:
@@ -65,6 +77,7 @@ def test_the_public_objects_are_found():
         "skdgn._construction.KnownNetworks.from_network",
         "skdgn.inference.ExactInference.score_samples",
         "skdgn.conditioning.ExactConditioning.impute",
+        "skdgn.density.SumOfDensities.predict_proba",
         "skdgn._posterior.Posterior.sample",
         "skdgn.datasets.make_wave",
         "skdgn.displays.density.DensityDisplay.from_estimator",

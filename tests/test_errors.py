@@ -66,6 +66,72 @@ def test_rows_whose_squares_overflow_are_not_fitted() -> None:
         PiecewiseAffineDGN().fit(rows)
 
 
+@pytest.mark.parametrize("scale", [1e-148, 1e-160, 1e-162, 1e-200])
+def test_columns_whose_variances_underflow_are_not_fitted(scale: float) -> None:
+    rows = ROWS * [1.0, scale]
+    message = (
+        rf"vary by at least 1e-147 .* reg_covar=1e-06 .* got values from .*e-{-np.log10(scale):.0f}"
+    )
+    with pytest.raises(ValueError, match=rf"{message}.* in column 1\. Rescale it"):
+        PiecewiseAffineDGN().fit(rows)
+    # With one variance for all columns, the widest counts.
+    model = PiecewiseAffineDGN(
+        covariance_type="spherical", hidden_layer_sizes=(), random_state=0
+    ).fit(rows)
+    assert np.isfinite(model.score(rows))
+
+
+def test_small_columns_are_fitted_as_others_are() -> None:
+    parameters = {"hidden_layer_sizes": (4,), "tol": 1e-2, "random_state": 0}
+    expected = PiecewiseAffineDGN(**parameters).fit(ROWS)
+    scale = 2.0**-480  # 3e-145
+    small = PiecewiseAffineDGN(**parameters).fit(scale * ROWS)
+    assert small.lower_bound_ + 2.0 * np.log(scale) == pytest.approx(expected.lower_bound_)
+    np.testing.assert_allclose(small.noise_covariance_ / scale / scale, expected.noise_covariance_)
+    # What is constant has no scale, however small it is.
+    constant = np.column_stack([ROWS, np.full(len(ROWS), 1e-200)])
+    assert np.isfinite(PiecewiseAffineDGN(**parameters).fit(constant).lower_bound_)
+
+
+@pytest.mark.parametrize("weight_prior", ["gaussian", "laplace", "uniform"])
+def test_scales_of_priors_whose_squares_overflow(weight_prior: str) -> None:
+    model = PiecewiseAffineDGN(weight_prior=weight_prior, prior_scale=1e-300)
+    with pytest.raises(ValueError, match=r"prior_scale must be at least 1e-100 .* got 1e-300"):
+        model.fit(ROWS)
+    model.set_params(prior_scale=1e-20)
+    with pytest.raises(ValueError, match=r"prior_scale must .* that of column 1 \(.*got 1e-20"):
+        model.fit(ROWS * [1.0, 1e90])
+    # Without a prior its scale does not matter.
+    model.set_params(weight_prior=None, hidden_layer_sizes=(), prior_scale=1e-300).fit(ROWS)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize(("factor", "shift"), [(1e8, 0.0), (1.0, 1e9), (1e100, 0.0)])
+def test_models_do_not_go_on_from_another_scale(method: str, factor: float, shift: float) -> None:
+    model = PiecewiseAffineDGN(
+        hidden_layer_sizes=(4,), tol=1e-2, warm_start=True, random_state=0
+    ).fit(ROWS)
+    before = model.lower_bound_
+    reason = "warm_start=True" if method == "fit" else "partial_fit"
+    message = (
+        rf"{reason} needs samples on the scale of the model .* in column 1, .* mean .* standard"
+    )
+    with pytest.raises(ValueError, match=message):
+        getattr(model, method)(np.column_stack([ROWS[:, 0], factor * ROWS[:, 1] + shift]))
+    assert model.lower_bound_ == before
+    getattr(model, method)(100.0 * ROWS)
+
+
+def test_a_narrow_chunk_is_learned_but_no_narrow_table() -> None:
+    model = PiecewiseAffineDGN(
+        hidden_layer_sizes=(4,), tol=1e-2, warm_start=True, random_state=0
+    ).fit(ROWS)
+    narrow = np.column_stack([ROWS[:, 0], 1e-8 * ROWS[:, 1]])
+    with pytest.raises(ValueError, match=r"warm_start=True needs samples on the scale .* column 1"):
+        model.fit(narrow)
+    assert np.isfinite(model.partial_fit(narrow).lower_bound_)
+
+
 @pytest.mark.parametrize("kind", ["fit", "score_samples", "posterior", "impute", "transform"])
 @pytest.mark.parametrize(
     ("rows", "message"),
@@ -73,7 +139,7 @@ def test_rows_whose_squares_overflow_are_not_fitted() -> None:
         (ROWS[0], "Expected 2D array, got 1D array"),
         (ROWS[:, :0], "0 feature"),
         (ROWS[:0], "0 sample"),
-        ([["a", "b"], ["c", "d"]], "could not convert string to float"),
+        ([["a", "b"], ["c", "d"]], "column 0 does not: could not convert string to float: 'a'"),
         (scipy.sparse.csr_array(ROWS), "Sparse data was passed for X"),
         ([[np.inf, 0.0], [0.0, 1.0]], "X contains infinity"),
     ],

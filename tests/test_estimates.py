@@ -115,7 +115,7 @@ def test_densities_equal_those_of_the_papers_route() -> None:
         density, paper_error = 0.0, 0.0
         for r, own in enumerate(members):
             factor = conditionals.factors[r]
-            mean = factor @ (conditionals.centers[r] + conditionals.projections[r] @ row)
+            mean = factor @ (conditionals.projections[r] @ (row - conditionals.offsets[r]))
             residual = row - conditionals.offsets[r] - conditionals.slopes[r] @ mean
             evidence = np.exp(
                 conditionals.log_constants[r] - 0.5 * (residual @ residual + mean @ mean)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.base import clone
 from sklearn.decomposition import PCA, FactorAnalysis
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
 
 import skdgn._fitting
 from skdgn import PiecewiseAffineDGN, _em
@@ -395,7 +398,7 @@ def interrupt_after(monkeypatch, n_evaluations: int) -> None:
 def test_an_interrupted_run_keeps_the_best_so_far(circle, monkeypatch):
     model = PiecewiseAffineDGN(hidden_layer_sizes=(5,), init_params="pca", random_state=0)
     interrupt_after(monkeypatch, 6)
-    with pytest.warns(ConvergenceWarning, match="interrupted after .* iterations"):
+    with pytest.raises(KeyboardInterrupt, match=r"after . iterations; the best .* were kept"):
         model.fit(circle)
     assert not model.converged_
     assert 0 < model.n_iter_ <= 5
@@ -405,10 +408,48 @@ def test_an_interrupted_run_keeps_the_best_so_far(circle, monkeypatch):
 def test_an_interrupted_search_for_a_start_keeps_the_best_start(circle, monkeypatch):
     model = PiecewiseAffineDGN(hidden_layer_sizes=(5,), random_state=0)
     interrupt_after(monkeypatch, 4)
-    with pytest.warns(ConvergenceWarning, match="interrupted after 0 iterations"):
+    with pytest.raises(KeyboardInterrupt, match=r"after 0 iterations; the best .* were kept"):
         model.fit(circle)
     assert model.n_iter_ == 0
     assert model.score(circle) == pytest.approx(model.lower_bound_)
+
+
+def test_an_interrupted_second_start_leaves_the_first_run(circle, monkeypatch):
+    model = PiecewiseAffineDGN(
+        hidden_layer_sizes=(3,), init_params="random", tol=0.5, random_state=0
+    ).fit(circle)
+    evaluations = []
+    evaluate = _em.Problem.evaluate
+    with monkeypatch.context() as patched:
+        patched.setattr(_em.Problem, "evaluate", lambda *a: evaluations.append(0) or evaluate(*a))
+        model.fit(circle)
+    interrupt_after(monkeypatch, len(evaluations) + 1)  # a start has been found by then, no more
+    several = clone(model).set_params(n_init=5)
+    with pytest.raises(KeyboardInterrupt):
+        several.fit(circle)
+    assert several.lower_bound_ >= model.lower_bound_
+
+
+def test_one_interrupt_ends_a_search(circle, monkeypatch):
+    interrupt_after(monkeypatch, 6)
+    network = PiecewiseAffineDGN(hidden_layer_sizes=(3,), init_params="pca", random_state=0)
+    search = GridSearchCV(network, {"tol": [1e-3, 1e-2]}, cv=2)
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(circle)
+    assert not hasattr(search, "cv_results_")
+
+
+@pytest.mark.parametrize("n_chunks", [0, 1])
+def test_an_interrupted_chunk_leaves_the_estimator_as_it_was(circle, monkeypatch, n_chunks):
+    model = PiecewiseAffineDGN(hidden_layer_sizes=(3,), init_params="pca", random_state=0)
+    for _ in range(n_chunks):
+        model.partial_fit(circle)
+    before = dict(vars(model))
+    interrupt_after(monkeypatch, 2)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(circle[:, ::-1])
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is value for name, value in before.items())
 
 
 def test_an_interrupt_before_anything_was_found_goes_through(circle, monkeypatch):
@@ -436,6 +477,14 @@ def test_a_failed_fit_changes_nothing(circle, monkeypatch):
 # --- what is printed
 
 
+def split_phases(text: str) -> tuple[list[str], list[str]]:
+    """Return the names of the phases before iterations, and the lines of these."""
+    lines = text.splitlines()
+    phases = [line for line in lines if "iteration" not in line and "compiling" not in line]
+    assert all(re.fullmatch(r".*  \d+\.\d s", line) for line in phases)
+    return [line.split("  ")[0] for line in phases], [line for line in lines if "iter" in line]
+
+
 def test_verbose_prints_lines_or_a_bar(circle, capsys, monkeypatch):
     model = PiecewiseAffineDGN(
         hidden_layer_sizes=(3,), init_params="pca", max_iter=12, tol=0.0, random_state=0
@@ -445,14 +494,16 @@ def test_verbose_prints_lines_or_a_bar(circle, capsys, monkeypatch):
     assert capsys.readouterr().out == ""
     with pytest.warns(ConvergenceWarning):
         model.set_params(verbose=2).fit(circle)
-    lines = capsys.readouterr().out.splitlines()
+    phases, lines = split_phases(capsys.readouterr().out)
+    assert phases == ["reading and scaling samples", "starting by pca"]
     assert len(lines) == model.n_iter_ == 12
     assert lines[0].startswith("iteration   1/12  log-likelihood")
     assert all(word in lines[-1] for word in ("change", "regions 4", " s"))
     assert f"{model.lower_bound_:.6f}" in lines[-1]
     with pytest.warns(ConvergenceWarning):
         model.set_params(verbose=1, n_init=2).fit(circle)
-    lines = capsys.readouterr().out.splitlines()
+    phases, lines = split_phases(capsys.readouterr().out)
+    assert phases == ["reading and scaling samples", "starting by pca", "starting by pca"]
     assert [line.split()[1:4:2] for line in lines] == [
         [run, f"{number}/12"] for run in ("1/2", "2/2") for number in (1, 2, 5, 10, 12)
     ]
@@ -461,5 +512,5 @@ def test_verbose_prints_lines_or_a_bar(circle, capsys, monkeypatch):
         model.set_params(n_init=1, weight_prior="gaussian").fit(circle)
     out = capsys.readouterr().out
     assert out.count("\n") == 1
-    assert out.count("\r") == 12
+    assert out.count("\r") == 13
     assert "[####################]  iteration  12/12  log-posterior" in out

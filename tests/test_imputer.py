@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -23,7 +25,10 @@ def small_model(**parameters: object) -> PiecewiseAffineDGN:
     return PiecewiseAffineDGN(**{**defaults, **parameters})
 
 
-@parametrize_with_checks([DGNImputer(small_model()), DGNImputer(small_model(), add_indicator=True)])
+# Tables of the checks are small for the default's 16 units and 200 iterations; some have ties.
+@pytest.mark.filterwarnings("ignore:EM did not converge:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:The noise of feature:UserWarning")
+@parametrize_with_checks([DGNImputer(), DGNImputer(small_model(), add_indicator=True)])
 def test_scikit_learn_checks(estimator: object, check: object) -> None:
     check(estimator)
 
@@ -92,3 +97,30 @@ def test_bad_input_is_refused(frame: pd.DataFrame) -> None:
         DGNImputer(small_model()).fit(frame.assign(sine=np.nan))
     with pytest.raises(NotFittedError):
         DGNImputer().transform(frame)
+
+
+def test_parameters_reach_the_estimator(
+    frame: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+    imputer = DGNImputer(linear, random_state=3, n_jobs=2, verbose=2).fit(frame)
+    assert "iteration" in capsys.readouterr().out
+    fitted = imputer.estimator_
+    assert (fitted.random_state, fitted.n_jobs, fitted.verbose) == (3, 2, 2)
+    untouched = DGNImputer(linear).fit(frame).estimator_
+    assert (untouched.random_state, untouched.n_jobs, untouched.verbose) == (0, None, 0)
+    assert (linear.random_state, linear.n_jobs, linear.verbose) == (0, None, 0)
+
+
+def test_a_seed_of_its_own_makes_the_default_repeatable(frame: pd.DataFrame) -> None:
+    few = frame[["sine", "cosine"]].iloc[:30]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # 16 units for 30 samples
+        first, second = (DGNImputer(random_state=0).fit(few).transform(few) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_parameters_of_an_estimator_need_one() -> None:
+    with pytest.raises(ValueError, match=r"estimator__tol needs an estimator .* estimator=None"):
+        DGNImputer().set_params(estimator__tol=0.1)
+    assert DGNImputer().set_params(estimator=small_model(), estimator__tol=0.1).estimator.tol == 0.1

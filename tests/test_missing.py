@@ -16,11 +16,11 @@ from skdgn import PiecewiseAffineDGN
 from skdgn._batches import Workers
 from skdgn._em import Problem
 from skdgn._maximization import gradient, linearize, maximize_noise
-from skdgn._network import Network
+from skdgn._network import Activation, Network
 from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import build_partition
 from skdgn._priors import PRIORS, WeightPrior
-from skdgn._tables import TableVisitor
+from skdgn._visits import Visitor
 from tests.networks import random_network, replace_layer
 from tests.reference import quadrature
 
@@ -216,10 +216,10 @@ def test_conditional_density_integrates_to_one() -> None:
 def test_complete_rows_are_the_same_either_way(n_components: int) -> None:
     network = random_network(n_components, (5,), n_features=D, seed=1)
     noise = Noise.from_covariance(noise_of("full"), D)
-    visitor = TableVisitor.prepare(build_partition(network), noise)
+    visitor = Visitor.prepare(build_partition(network), noise)
     rows = network.forward(np.random.default_rng(0).normal(size=(20, n_components)))
     rows[0] *= 30.0
-    fast, slow = visitor.complete.visit(rows), visitor.incomplete.visit(rows)
+    fast, slow = visitor.visit(rows), visitor.visit(rows, prepared=False)
     # Four dimensions are integrated by points, to a known error.
     errors = np.hypot(slow.log_density_error, fast.log_density_error)
     difference = np.abs(slow.log_density - fast.log_density)
@@ -231,13 +231,12 @@ def test_complete_rows_are_the_same_either_way(n_components: int) -> None:
             for v in (fast, slow)
         ]
         np.testing.assert_allclose(means[1], means[0], atol=1e-9)
-    factors, centers = visitor.incomplete.condition(rows, fast)
+    factors, centers = visitor.condition(rows, fast)
     conditionals = visitor.conditionals
     np.testing.assert_allclose(factors, conditionals.factors[fast.regions], atol=1e-12)
     owner = np.repeat(np.arange(len(rows)), np.diff(fast.start))
-    whitened = noise.whiten(rows)[owner]
-    projections = conditionals.projections[fast.regions]
-    expected = conditionals.centers[fast.regions] + np.einsum("vsd,vd->vs", projections, whitened)
+    residuals = noise.whiten(rows)[owner] - conditionals.offsets[fast.regions]
+    expected = np.einsum("vsd,vd->vs", conditionals.projections[fast.regions], residuals)
     np.testing.assert_allclose(centers, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -262,21 +261,53 @@ def test_only_regions_that_matter_are_visited_and_none_is_missed(n_components: i
     network = random_network(n_components, (8, 8), n_features=12, seed=1)
     covariance = 1e-3 * noise_of("full", 12)
     noise = Noise.from_covariance(covariance, 12)
-    visitor = TableVisitor.prepare(build_partition(network), noise)
+    visitor = Visitor.prepare(build_partition(network), noise)
     model = model_of(network, covariance)
     rows = with_holes(model.sample(50, random_state=0)[0], 0.3)
-    n_visits = len(visitor.incomplete.visit(rows).regions) / len(rows)
+    visits = visitor.visit(rows)
+    n_visits = len(visits.regions) / len(rows)
     assert n_visits < 0.3 * len(visitor.partition)
     # Boxes that contain everything dismiss nothing.
-    boxes = visitor.incomplete.boxes
-    no_boxes = boxes._replace(
-        lower=np.full_like(boxes.lower, -np.inf), upper=np.full_like(boxes.upper, np.inf)
-    )
-    np.testing.assert_allclose(
-        visitor.incomplete._replace(boxes=no_boxes).visit(rows).log_density,
-        visitor.incomplete.visit(rows).log_density,
-        rtol=1e-13,
-    )
+    visitor.incomplete.boxes.lower[:] = -np.inf
+    visitor.incomplete.boxes.upper[:] = np.inf
+    np.testing.assert_allclose(visitor.visit(rows).log_density, visits.log_density, rtol=1e-13)
+
+
+DISTANCES = (5.0, 20.0, 50.0, 1e3, 1e4, 1e6)
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["spherical", "diag", "full"])
+def test_far_away_no_region_is_lost(n_components: int, kind: str) -> None:
+    """Samples with missing values, against the network without these outputs."""
+    rng = np.random.default_rng(n_components)
+    n_networks, n_rows = 8, 24
+    for seed in range(n_networks):
+        coefs = [rng.normal(size=(5, n_components)), rng.normal(size=(4, 5))]
+        intercepts = [rng.normal(size=5), rng.normal(size=4)]
+        covariance = noise_of(kind, 4)
+        relu = Activation.from_name("relu", 0.0)
+        visitor = Visitor.prepare(
+            build_partition(Network.from_arrays(coefs, intercepts, relu)),
+            Noise.from_covariance(covariance, 4),
+        )
+        features = np.sort(rng.permutation(4)[: 1 + seed % 3])
+        smaller = Visitor.prepare(
+            build_partition(
+                Network.from_arrays(
+                    [coefs[0], coefs[1][features]], [intercepts[0], intercepts[1][features]], relu
+                )
+            ),
+            visitor.noise.restrict(features),
+        )
+        for distance in DISTANCES:
+            directions = rng.normal(size=(n_rows, features.size))
+            directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+            observed = distance * smaller.noise.color(directions)
+            rows = np.full((n_rows, 4), np.nan)
+            rows[:, features] = observed
+            exact = smaller.visit(observed).log_density
+            np.testing.assert_allclose(visitor.visit(rows).log_density, exact, rtol=1e-8)
 
 
 def test_nothing_observed_is_the_prior() -> None:
@@ -297,7 +328,8 @@ def test_nothing_observed_is_the_prior() -> None:
 
 def problem_of(rows: np.ndarray, weights: np.ndarray, kind: str) -> Problem:
     prior = WeightPrior(None, 1.0, np.ones(rows.shape[1]))
-    return Problem(rows, weights, kind, 1e-6, prior, 10_000, Workers())
+    floors = np.full(rows.shape[1], 1e-6)
+    return Problem(rows, weights, kind, floors, prior, 10_000, Workers())
 
 
 @pytest.mark.parametrize("kind", COVARIANCE_TYPES)
@@ -331,7 +363,9 @@ def test_statistics_give_the_gradient_of_the_observed_likelihood(kind: str) -> N
             assert slope[i, j] == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-5)
 
     # d/dN log p = n/2 N^-1 (best N - N) N^-1, in the directions that the noise can take.
-    best = maximize_noise(state.statistics, network, state.partition.patterns, kind, 1e-12)
+    best = maximize_noise(
+        state.statistics, network, state.partition.patterns, kind, np.full(D, 1e-12)
+    )
     precision = np.linalg.inv(quadrature.as_matrix(noise.covariance, D))
     change = quadrature.as_matrix(best.covariance, D) - quadrature.as_matrix(noise.covariance, D)
     slope = 0.5 * weights.sum() * precision @ change @ precision

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from skdgn import PiecewiseAffineDGN
 from skdgn._running import find_similar
@@ -27,9 +28,14 @@ def test_a_stream_approaches_the_fit_of_all_rows(stream, share_missing):
     rng = np.random.default_rng(0)
     held_out = make_noisy_circle(3000, noise=0.05, random_state=1)
     chunks = [np.where(rng.random(rows.shape) < share_missing, np.nan, rows) for rows in stream]
-    model = make_model()
-    scores = [model.partial_fit(chunk).score(held_out) for chunk in chunks]
-    full = make_model().fit(np.concatenate(chunks[:20])).score(held_out)
+    # Fits with other seeds end up to 0.05 apart, of streams as of tables: three are averaged.
+    models = [make_model().set_params(random_state=seed) for seed in range(3)]
+    scores = [
+        np.mean([model.partial_fit(chunk).score(held_out) for model in models]) for chunk in chunks
+    ]
+    table = np.concatenate(chunks[:20])
+    full = np.mean([clone(model).fit(table).score(held_out) for model in models])
+    model = models[0]
     # From 200 rows to all of them: most of what was lost at first is made up for.
     assert full - scores[-1] < 0.03
     assert full - scores[-1] < 0.3 * (full - scores[0])
@@ -62,13 +68,10 @@ def test_weights_count_rows_and_rows_without_weight_do_not(stream):
     assert other._running["total_weight"] == 600.0
 
 
-@pytest.mark.parametrize("noise", ["shared", "regional"])
 @pytest.mark.parametrize("covariance_type", ["spherical", "full"])
 @pytest.mark.parametrize("weight_prior", [None, "gaussian", "uniform"])
-def test_every_kind_of_model_learns_from_chunks(stream, noise, covariance_type, weight_prior):
-    model = make_model(
-        noise=noise, covariance_type=covariance_type, weight_prior=weight_prior, max_iter=5
-    )
+def test_every_kind_of_model_learns_from_chunks(stream, covariance_type, weight_prior):
+    model = make_model(covariance_type=covariance_type, weight_prior=weight_prior, max_iter=5)
     held_out = make_noisy_circle(1000, noise=0.05, random_state=1)
     before = model.partial_fit(stream[0]).score(held_out)
     for chunk in stream[1:10]:

@@ -24,30 +24,30 @@ class CellIntegrals(NamedTuple):
 
 
 def integrate_gaussian(
-    cells: Cells, mean: Floats, covariance: Floats, log_tolerance: float = -math.inf
+    cells: Cells, mean: Floats, covariance: Floats, log_tolerance: float | Floats = -math.inf
 ) -> CellIntegrals:
     """Integrate N(mean, covariance) over every cell.
 
-    Masses have full relative accuracy, or the absolute error exp(log_tolerance) if that is larger;
-    those of polytopes have the errors given.
+    Masses have full relative accuracy, or the absolute error exp(log_tolerance) if that is larger,
+    one for all cells or one for each; those of polytopes have the errors given.
     """
     factor = np.linalg.cholesky(covariance)
     whitened = cells.whiten(np.broadcast_to(factor, (len(cells), *factor.shape)))
     center = np.linalg.solve(factor, mean)
-    return CellIntegrals(*_integrate_all(whitened, len(cells), center, log_tolerance))
+    return CellIntegrals(*_integrate_all(whitened, center, np.full(len(cells), log_tolerance)))
 
 
 @kernel
 def _integrate_all(
-    cells: Any, n_cells: int, center: Floats, log_tolerance: float
+    cells: Any, center: Floats, log_tolerances: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    n_dimensions = center.size
+    n_cells, n_dimensions = log_tolerances.size, center.size
     log_masses = np.empty(n_cells)
     means = np.empty((n_cells, n_dimensions))
     covariances = np.empty((n_cells, n_dimensions, n_dimensions))
     errors = np.empty(n_cells)
     for r in range(n_cells):
         log_masses[r], errors[r] = integrate_cell_with_error(
-            cells, r, center, log_tolerance, means[r], covariances[r]
+            cells, r, center, log_tolerances[r], means[r], covariances[r]
         )
     return log_masses, means, covariances, errors

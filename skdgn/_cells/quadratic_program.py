@@ -82,7 +82,7 @@ def nearest_point(
     basis = np.empty((n, n))  # active rows, orthogonalised: row i is triangle[i, :i + 1] @ basis
     triangle = np.empty((n, n))
     along, across = np.empty(n), np.empty(n)
-    n_active = 0
+    n_active = np.intp(0)  # not a literal, for which Numba would compile `orthogonalize` apart
     for s in range(n):
         point[s] = 0.0
     for k in range(n_rows):

@@ -13,20 +13,28 @@ from sklearn.utils.validation import check_is_fitted
 from skdgn._checks import index_of_feature
 from skdgn._network import Floats
 from skdgn._posterior import Posterior
+from skdgn.density import ExactDensity, SumOfDensities
 from skdgn.estimator import PiecewiseAffineDGN
 
 
-def check_model(estimator: Any, name: str = "estimator") -> PiecewiseAffineDGN:
+def check_network(estimator: Any) -> PiecewiseAffineDGN:
     """Refuse what is not a fitted `PiecewiseAffineDGN`."""
+    if isinstance(estimator, SumOfDensities):
+        members = "networks_" if hasattr(estimator, "networks_") else "estimators_"
+        raise ValueError(
+            "estimator must be a single network, a fitted PiecewiseAffineDGN: the others have no "
+            f"latent space of their own. Pass one of its members, {members}[k], instead of "
+            f"{estimator!r}."
+        )
     if not isinstance(estimator, PiecewiseAffineDGN):
-        raise ValueError(f"{name} must be a fitted PiecewiseAffineDGN, got {estimator!r}.")
+        raise ValueError(f"estimator must be a fitted PiecewiseAffineDGN, got {estimator!r}.")
     check_is_fitted(estimator)
     return estimator
 
 
 def check_drawable(estimator: Any) -> PiecewiseAffineDGN:
     """Refuse a latent space that is neither a line nor a plane."""
-    model = check_model(estimator)
+    model = check_network(estimator)
     n_components = model.coefs_[0].shape[1]
     if n_components > 2:
         raise ValueError(
@@ -83,7 +91,7 @@ def check_resolution(grid_resolution: Any) -> int:
     return int(grid_resolution)
 
 
-def check_features(features: Any, model: PiecewiseAffineDGN) -> tuple[list[int], list[str]]:
+def check_features(features: Any, model: ExactDensity) -> tuple[list[int], list[str]]:
     """Return the indices and the names of one or two features."""
     names = list(getattr(model, "feature_names_in_", []))
     n_features = model.n_features_in_

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdgn._network import Floats
+from skdgn.density import ExactDensity, check_density
 from skdgn.displays._canvas import choose_axes, merge_style, require_matplotlib
 from skdgn.displays._checks import (
     check_features,
-    check_model,
     check_resolution,
     check_window,
 )
-from skdgn.estimator import PiecewiseAffineDGN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,7 +119,7 @@ class DensityDisplay:
 
         Parameters
         ----------
-        estimator : PiecewiseAffineDGN
+        estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble
             Fitted, with any number of latent dimensions.
         X : array-like of shape (n_samples, n_features), default=None
             Rows to draw over the density; those with a hole in a feature drawn are left out.
@@ -164,7 +163,7 @@ class DensityDisplay:
         array([-4.224, -1.724, -4.224])
         """
         require_matplotlib(f"{cls.__name__}.from_estimator")
-        model = check_model(estimator)
+        model = check_density(estimator)
         indices, names = check_features(features, model)
         resolution = check_resolution(grid_resolution)
         _check_method(plot_method)
@@ -333,7 +332,7 @@ def _check_method(plot_method: Any) -> None:
         raise ValueError(f"plot_method must be one of {PLOT_METHODS}, got {plot_method!r}.")
 
 
-def _check_data(X: ArrayLike, model: PiecewiseAffineDGN, indices: Sequence[int]) -> Floats:
+def _check_data(X: ArrayLike, model: ExactDensity, indices: Sequence[int]) -> Floats:
     """Return the features drawn of those rows that have them."""
     data = np.asarray(model._validate_rows(X)[:, indices], dtype=np.float64)
     data = data[~np.isnan(data).any(axis=1)]
@@ -345,9 +344,9 @@ def _check_data(X: ArrayLike, model: PiecewiseAffineDGN, indices: Sequence[int])
     return data
 
 
-def _window_of(model: PiecewiseAffineDGN, indices: Sequence[int], data: Floats | None) -> Floats:
+def _window_of(model: ExactDensity, indices: Sequence[int], data: Floats | None) -> Floats:
     """Find lowest and highest values (n_axes, 2) to draw."""
-    covered = model.sample(_N_DRAWN, random_state=0)[0][:, indices]
+    covered = np.asarray(model.sample(_N_DRAWN, random_state=0)[0])[:, indices]
     if data is not None:
         covered = np.concatenate([covered, data])
     lowest, highest = covered.min(axis=0), covered.max(axis=0)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdgn._network import Floats
+from skdgn.density import SumOfDensities, check_density
 from skdgn.displays._canvas import choose_axes, merge_style, require_matplotlib
-from skdgn.displays._checks import check_model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +90,7 @@ class LikelihoodCurveDisplay:
 
         Parameters
         ----------
-        estimator : PiecewiseAffineDGN, or a list or dict of them
+        estimator : PiecewiseAffineDGN or DGNMixture, or a list or dict of them
             Fitted by `fit`.  The keys of a dict are the names in the legend.
         X : array-like of shape (n_samples, n_features), default=None
             Rows that were held out.  Their mean log density at the end of a fit is drawn as a
@@ -121,25 +121,16 @@ class LikelihoodCurveDisplay:
         if isinstance(estimator, Mapping):
             names = [str(name) for name in estimator]
             models = [
-                check_model(model, f"estimator[{name!r}]") for name, model in estimator.items()
+                _check_curve(model, f"estimator[{name!r}]") for name, model in estimator.items()
             ]
         elif isinstance(estimator, Sequence) and not isinstance(estimator, str):
             names = [f"fit {number}" for number in range(len(estimator))]
-            models = [check_model(model, f"estimator[{i}]") for i, model in enumerate(estimator)]
+            models = [_check_curve(model, f"estimator[{i}]") for i, model in enumerate(estimator)]
         else:
-            models = [check_model(estimator)]
+            models = [_check_curve(estimator, "estimator")]
         if not models:
             raise ValueError(f"estimator must hold at least one estimator, got {estimator!r}.")
-        for model in models:
-            if len(model.lower_bounds_) == 0:
-                raise ValueError(
-                    "estimator must have been fitted by fit, iteration by iteration, "
-                    f"got n_iter_={model.n_iter_} as from_network gives it."
-                )
-        is_penalized = any(
-            model.weight_prior is not None or hasattr(model, "pooled_noise_covariance_")
-            for model in models
-        )
+        is_penalized = any(_is_penalized(model) for model in models)
         display = cls(
             lower_bounds=[model.lower_bounds_ for model in models],
             names=names,
@@ -196,3 +187,25 @@ class LikelihoodCurveDisplay:
         if named:
             self.ax_.legend(handles=named)
         return self
+
+
+def _check_curve(estimator: Any, name: str) -> Any:
+    """Refuse what was not fitted iteration by iteration."""
+    model: Any = check_density(estimator, name)
+    if not hasattr(model, "lower_bounds_"):
+        raise ValueError(
+            f"{name} must have been fitted by EM, as a PiecewiseAffineDGN or a DGNMixture is. "
+            f"Pass its members, estimators_, instead of {estimator!r}."
+        )
+    if len(model.lower_bounds_) == 0:
+        raise ValueError(
+            "estimator must have been fitted by fit, iteration by iteration, "
+            f"got n_iter_={model.n_iter_} as from_network gives it."
+        )
+    return model
+
+
+def _is_penalized(model: Any) -> bool:
+    """Whether the objective of a fit has the log density of parameters in it."""
+    # A mixture has priors that keep its networks apart from single samples.
+    return isinstance(model, SumOfDensities) or model.weight_prior is not None

@@ -16,7 +16,7 @@ from skdgn.displays._checks import (
     check_rows,
     check_window,
 )
-from skdgn.displays._outlines import Outlines, cut_to_window
+from skdgn.displays._outlines import cut_to_window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 # deviations from the mean in each of them: almost all of the mass, whatever its shape.
 _LEAST_SHARE = 0.01
 _REACH = 4.0
-# A curve is drawn up to this share of the window from a border on both sides: it may jump there.
-_NEXT_TO_BORDER = 1e-9
 
 
 class PosteriorDisplay:
@@ -175,7 +173,8 @@ class PosteriorDisplay:
         outlines = cut_to_window(model.partition_.cells, limits)
         axes_values = [np.linspace(lowest, highest, resolution) for lowest, highest in limits]
         if n_components == 1:
-            axes_values = [_with_both_sides(axes_values[0], outlines)]
+            # The curve has a corner at every border.
+            axes_values = [np.union1d(axes_values[0], _borders(outlines.corners))]
         grid = np.stack(np.meshgrid(*axes_values), axis=-1)
         points = np.concatenate([grid.reshape(-1, n_components), [mean], [mode]])
         density = np.exp(posterior.log_density(points)[0])
@@ -304,13 +303,3 @@ def _window_of(posterior: Posterior, mode: Floats) -> Floats:
 def _borders(corners: Sequence[Floats]) -> Floats:
     """Where intervals meet, in order."""
     return np.sort([ends[0, 0] for ends in corners])[1:]
-
-
-def _with_both_sides(latent: Floats, outlines: Outlines) -> Floats:
-    """Add points just before and just behind every border.
-
-    The density has a corner there, and a jump if the noise is regional.
-    """
-    borders = _borders(outlines.corners)
-    step = _NEXT_TO_BORDER * (latent[-1] - latent[0])
-    return np.unique(np.concatenate([latent, borders - step, borders + step]))

@@ -23,6 +23,7 @@ from skdgn._network import Floats, Network
 from skdgn._noise import Noise
 from skdgn._random import draw_seed
 from skdgn._torch import import_torch, read_decoder, to_array, write_decoder
+from skdgn._versions import VersionedMixin
 from skdgn.estimator import PiecewiseAffineDGN
 
 
@@ -74,7 +75,7 @@ class GaussianEncoder:
         return means, log_variances
 
 
-class GaussianVAE(DocumentedMixin, BaseEstimator):
+class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
     """Variational autoencoder whose decoder is the generator of `PiecewiseAffineDGN`.
 
     The model is the same, ``z ~ N(0, I)`` and ``x | z ~ N(g(z), noise)``; weights and noise are

@@ -1,0 +1,311 @@
+"""Density estimators beside ours, all with the same search; for `densities.py` and `suite.py`.
+
+Sizes are chosen inside the training part, for everybody alike: every candidate is fitted to four
+fifths of it and judged by the mean log density of the rest (`validation`; on fewer than 500 rows,
+every fifth is held out once); and fitted to all of it and judged by its BIC, where it has one
+(`bic`).  The fits of the winners to all of the training part are scored on the test part.
+Everything else is left at its default, ours and theirs.
+
+Ensembles are averages of densities, of as many members, fitted to bootstrap samples.  Members have
+the size that validation chose for a single model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
+from sklearn.model_selection import KFold
+from sklearn.neighbors import KernelDensity
+from threadpoolctl import threadpool_limits
+
+import skdgn
+
+Floats = NDArray[np.float64]
+Parameters = dict[str, Any]
+Result = dict[str, Any]  # of a method on one split, as it is kept in a file
+Splits = dict[str, dict[str, Result]]  # by seed and method
+Results = dict[str, Splits]  # by table
+
+THEIRS = ("GaussianMixture", "KernelDensity", "BayesianGaussianMixture")
+BAGGED = "bagged GaussianMixture"
+OURS = ("PiecewiseAffineDGN", "DGNMixture")
+ENSEMBLE = "DGNEnsemble"
+METHODS = (*THEIRS, BAGGED, *OURS, ENSEMBLE)
+# Ensembles, and whose sizes their members have.
+MEMBERS = {BAGGED: "GaussianMixture", ENSEMBLE: "DGNMixture"}
+N_MEMBERS = 5
+N_FOLDS = 5
+# With fewer rows, all of the folds are held out once.
+FEWEST_ROWS = 500
+# A method begins no other candidate after so many seconds in a split.  Seconds are processor time.
+SEARCH_SECONDS = 20.0
+
+N_GAUSSIANS = {"full": (1, 2, 3, 4, 6, 8, 12, 16, 20, 32), "diag": (2, 4, 8, 16, 32, 64)}
+MOST_NETWORKS = 32
+BANDWIDTHS = tuple(np.geomspace(0.03, 2.0, 20).round(4).tolist())
+# Latent dimensions, hidden layers and noise, the most promising first.
+SINGLE_SIZES = (
+    (1, (16,), "full"),
+    (1, (32,), "full"),
+    (1, (8,), "full"),
+    (2, (8,), "full"),
+    (2, (16,), "diag"),
+    (1, (16,), "diag"),
+)
+# Without hidden layers, a mixture of them is one of Gaussians or of factor analyzers.
+MEMBER_SIZES = {
+    "full": ((1, (4,)), (1, ()), (1, (2,))),
+    "diag": ((1, (4,)), (2, (4,)), (1, ()), (2, ())),
+}
+
+
+class BaggedGaussianMixture:
+    """The average of Gaussian mixtures, each fitted to a bootstrap sample."""
+
+    def __init__(self, n_estimators: int, random_state: int, **parameters: Any) -> None:
+        self.n_estimators = n_estimators
+        self.random_state = random_state
+        self.parameters = parameters
+
+    def fit(self, X: Floats) -> BaggedGaussianMixture:
+        """Fit all members."""
+        rng = np.random.default_rng(self.random_state)
+        self.estimators_ = [
+            GaussianMixture(random_state=seed, **self.parameters).fit(rng.choice(X, len(X)))
+            for seed in range(self.n_estimators)
+        ]
+        return self
+
+    def score_samples(self, X: Floats) -> Floats:
+        """Log of the mean density."""
+        densities = [member.score_samples(X) for member in self.estimators_]
+        return np.asarray(logsumexp(densities, axis=0) - np.log(len(densities)))
+
+
+def is_at_hand(method: str) -> bool:
+    """Whether this version of the package has an estimator, if it is one of ours."""
+    return method not in (*OURS, ENSEMBLE) or hasattr(skdgn, method)
+
+
+def candidates(method: str, n_rows: int, results: dict[str, Result]) -> Iterator[Parameters]:
+    """List what is tried on so many rows, given the results of other methods."""
+    if method in MEMBERS:
+        yield results[MEMBERS[method]]["validation"]["parameters"]
+    elif method == "GaussianMixture":
+        for covariance_type, numbers in N_GAUSSIANS.items():
+            for n_components in numbers:
+                if 4 * n_components <= n_rows:
+                    yield {"n_components": n_components, "covariance_type": covariance_type}
+    elif method == "BayesianGaussianMixture":
+        for covariance_type in N_GAUSSIANS:
+            for n_components in (8, 20):
+                yield {"n_components": n_components, "covariance_type": covariance_type}
+    elif method == "KernelDensity":
+        for bandwidth in BANDWIDTHS:
+            yield {"bandwidth": bandwidth}
+    elif method == "PiecewiseAffineDGN":
+        for size in SINGLE_SIZES:
+            yield network_parameters(*size)
+    else:
+        # As many networks as there were Gaussians with a covariance of this type, or half as many:
+        # networks bend.  The type that Gaussians prefer comes first.
+        gaussians = results["GaussianMixture"]
+        first = gaussians["validation"]["parameters"]["covariance_type"]
+        for covariance_type in sorted(MEMBER_SIZES, key=lambda kind: kind != first):
+            number = min(MOST_NETWORKS, best_number(gaussians, covariance_type))
+            for size in MEMBER_SIZES[covariance_type]:
+                for n_networks in sorted({max(1, number // 2), number}):
+                    network = network_parameters(*size, covariance_type)
+                    yield {"n_networks": n_networks, "estimator": network}
+
+
+def network_parameters(
+    n_components: int, hidden_layer_sizes: tuple[int, ...], covariance_type: str
+) -> Parameters:
+    """Name the parts of a size."""
+    return {
+        "n_components": n_components,
+        "hidden_layer_sizes": hidden_layer_sizes,
+        "covariance_type": covariance_type,
+    }
+
+
+def best_number(result: Result, covariance_type: str) -> int:
+    """Return the number of Gaussians of a type that validation likes best."""
+    trials = [
+        trial
+        for trial in result["trials"]
+        if trial["parameters"]["covariance_type"] == covariance_type
+    ]
+    return int(max(trials, key=lambda trial: trial["validation"])["parameters"]["n_components"])
+
+
+def make(method: str, parameters: Parameters, seed: int, n_members: int) -> Any:
+    """Make an estimator; parameters of an ensemble are those of its members."""
+    if method == BAGGED:
+        return BaggedGaussianMixture(n_members, seed, **parameters)
+    if method == ENSEMBLE:
+        member = make(MEMBERS[method], parameters, seed, n_members)
+        return skdgn.DGNEnsemble(member, n_members, random_state=seed)
+    if method == "DGNMixture":
+        network = make("PiecewiseAffineDGN", parameters["estimator"], seed, n_members)
+        return skdgn.DGNMixture(network, parameters["n_networks"], random_state=seed)
+    if method == "PiecewiseAffineDGN":
+        return skdgn.PiecewiseAffineDGN(**parameters, random_state=seed)
+    if method == "KernelDensity":
+        return KernelDensity(**parameters)
+    kinds = {"GaussianMixture": GaussianMixture, "BayesianGaussianMixture": BayesianGaussianMixture}
+    return kinds[method](**parameters, random_state=seed)
+
+
+def mean_log_density(estimator: Any, rows: Floats) -> float:
+    """Score everybody alike; `KernelDensity.score` is a sum."""
+    return float(estimator.score_samples(rows).mean())
+
+
+def run(
+    method: str,
+    train: Floats,
+    test: Floats,
+    seed: int,
+    results: dict[str, Result],
+    n_members: int,
+    search_seconds: float,
+) -> Result:
+    """Choose sizes inside the training part, and score on the test part.
+
+    Parameters
+    ----------
+    method : str
+    train, test : ndarray of shape (n, n_features)
+    seed : int
+    results : dict
+        Those of the methods before, on the same split.
+    n_members : int
+        Of ensembles.
+    search_seconds : float
+        After which no other candidate is begun.
+
+    Returns
+    -------
+    result : dict
+        All ``trials``, the winners by ``validation`` and ``bic``, and the ``seconds`` of it all.
+    """
+    folds = list(KFold(N_FOLDS, shuffle=True, random_state=seed).split(train))
+    folds = folds[: N_FOLDS if len(train) < FEWEST_ROWS else 1]
+    trials: list[dict[str, Any]] = []
+    started = time.process_time()
+    with threadpool_limits(1), warnings.catch_warnings():
+        # What has not converged is judged like everything else.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        # Published tables have ties; a density that gains by them loses elsewhere.
+        warnings.filterwarnings("ignore", "The noise of feature")
+        for parameters in candidates(method, len(folds[0][0]), results):
+            trial: dict[str, Any] = {"parameters": parameters, "validation": None, "bic": None}
+            try:
+                if method not in MEMBERS:
+                    scores = [
+                        mean_log_density(
+                            make(method, parameters, seed, n_members).fit(train[inner]),
+                            train[held_out],
+                        )
+                        for inner, held_out in folds
+                    ]
+                    trial["validation"] = float(np.mean(scores))
+                before = time.process_time()
+                estimator = make(method, parameters, seed, n_members).fit(train)
+                trial["seconds"] = time.process_time() - before
+            except ValueError as error:
+                # GaussianMixture's, where a component has lost its rows; ours should have none.
+                print(f"{method} {parameters}: {error}", flush=True)
+                continue
+            if hasattr(estimator, "bic"):
+                trial["bic"] = float(estimator.bic(train))
+            trial["score"] = mean_log_density(estimator, test)
+            trials.append(trial)
+            if time.process_time() - started > search_seconds:
+                break
+    result: Result = {"trials": trials, "seconds": time.process_time() - started}
+    if method in MEMBERS:
+        return result | {"validation": trials[0]}
+    result["validation"] = max(trials, key=lambda trial: trial["validation"])
+    if trials[0]["bic"] is not None:
+        result["bic"] = min(trials, key=lambda trial: trial["bic"])
+    return result
+
+
+class Task(NamedTuple):
+    """A split of a table."""
+
+    table: str
+    seed: int
+    split: Callable[[], tuple[Floats, Floats]]  # the training part and the test part
+
+    def run(self, known: dict[str, Result], options: argparse.Namespace) -> dict[str, Result]:
+        """Add the results of methods that have none."""
+        results = dict(known)
+        train, test = self.split()
+        for method in options.methods:
+            if is_at_hand(method) and method not in results:
+                results[method] = run(
+                    method, train, test, self.seed, results, options.members, options.seconds
+                )
+        return results
+
+
+def add_options(parser: argparse.ArgumentParser, n_splits: int) -> None:
+    """Add the options that the scripts share."""
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--splits", type=int, default=n_splits)
+    parser.add_argument("--first-seed", type=int, default=0, help="of the splits")
+    parser.add_argument("--members", type=int, default=N_MEMBERS, help="of ensembles")
+    parser.add_argument("--seconds", type=float, default=SEARCH_SECONDS, help="for a search")
+    parser.add_argument("--jobs", type=int, default=1, help="splits at the same time")
+    parser.add_argument("--results", type=Path, default=None, help="JSON file to go on with")
+
+
+def run_tasks(
+    tasks: Iterable[Task], options: argparse.Namespace, show: Callable[[str, Splits], None]
+) -> Results:
+    """Run what is not in the file of results, and keep it there; show tables as they are done."""
+    results: Results = {}
+    if options.results is not None and options.results.exists():
+        results = json.loads(options.results.read_text())
+    of_tables: dict[str, list[Task]] = {}
+    for task in tasks:
+        of_tables.setdefault(task.table, []).append(task)
+    calls = [
+        joblib.delayed(task.run)(results.get(name, {}).get(str(task.seed), {}), options)
+        for name, members in of_tables.items()
+        for task in members
+    ]
+    found = joblib.Parallel(options.jobs, return_as="generator")(calls)
+    for name, members in of_tables.items():
+        for task in members:
+            results.setdefault(name, {})[str(task.seed)] = next(found)
+            if options.results is not None:
+                options.results.write_text(json.dumps(results, indent=1))
+        show(name, results[name])
+    return results
+
+
+def mean_over_splits(
+    splits: Splits, method: str, criterion: str = "validation", what: str = "score"
+) -> float:
+    """Return the mean over splits; NaN if the method was not run on all of them, or has no BIC."""
+    values = [
+        results.get(method, {}).get(criterion, {}).get(what, np.nan) for results in splits.values()
+    ]
+    return float(np.mean(values))
