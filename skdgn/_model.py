@@ -64,7 +64,12 @@ class Model:
     @property
     def n_parameters(self) -> int:
         """Number of identifiable parameters."""
-        return self.network.n_identifiable_weights + self.noise.n_parameters
+        n_parameters = self.network.n_identifiable_weights + self.noise.n_parameters
+        if self.network.n_hidden_layers == 0:
+            # The model is a Gaussian, which has no more than a mean and a covariance.
+            n_features = self.network.n_features
+            n_parameters = min(n_parameters, n_features + n_features * (n_features + 1) // 2)
+        return n_parameters
 
     def locate(self, latent: Floats) -> NDArray[np.intp]:
         """Find the regions of latent points (n, S)."""

@@ -587,21 +587,22 @@ def _fill_edge(plane: Floats, other: Floats, a: Floats, b: Floats, edge: Floats)
     nx, ny = -dy / length, dx / length
     px, py = dot(anchor, first_axis), dot(anchor, second_axis)
     offset = nx * px + ny * py
+    distance = math.sqrt(dot(anchor, anchor))
     if not (far_a or far_b):
-        # Between ends that are close together, or both far away, the planes may tell better.
+        # Between ends that are close together, the planes may tell the direction better.
         mx, my = dot(other[:3], first_axis), dot(other[:3], second_axis)
         sine = math.sqrt(mx * mx + my * my)
-        distance = math.sqrt(dot(anchor, anchor))
         if length < sine * (1.0 + distance):
             nx, ny = mx / sine, my / sine
             offset = nx * px + ny * py
-        elif distance > _FAR:
-            find_line(other, plane, direction, anchor)
-            if math.sqrt(dot(anchor, anchor)) * _FAR < distance:
-                dx, dy = dot(direction, first_axis), dot(direction, second_axis)
-                length = math.sqrt(dx * dx + dy * dy)
-                nx, ny = -dy / length, dx / length
-                offset = nx * dot(anchor, first_axis) + ny * dot(anchor, second_axis)
+    if distance > _FAR:
+        # From ends that are far away, they tell better where the line passes.
+        find_line(other, plane, direction, anchor)
+        if math.sqrt(dot(anchor, anchor)) * _FAR < distance:
+            dx, dy = dot(direction, first_axis), dot(direction, second_axis)
+            length = math.sqrt(dx * dx + dy * dy)
+            nx, ny = -dy / length, dx / length
+            offset = nx * dot(anchor, first_axis) + ny * dot(anchor, second_axis)
     edge[0], edge[1], edge[2] = nx, ny, offset
     edge[3], edge[4] = -math.inf, math.inf
     if not far_a:
