@@ -134,17 +134,20 @@ def _edge_middle(begin: float, end: float) -> float:
 def interior_point(edges: Floats) -> tuple[float, float]:
     """Average one point of every edge; inside, since no two edges of a cell are collinear."""
     x, y = 0.0, 0.0
+    n_points = 0
     for e in range(len(edges)):
         nx, ny, offset, begin, end = edges[e]
-        t = _edge_middle(begin, end)
-        x += offset * nx + t * ny
-        y += offset * ny - t * nx
-    if len(edges) == 0:
+        if begin < math.inf:  # (a facet of a polyhedron may have an edge at infinity)
+            t = _edge_middle(begin, end)
+            x += offset * nx + t * ny
+            y += offset * ny - t * nx
+            n_points += 1
+    if n_points == 0:
         return 0.0, 0.0
     if len(edges) == 1:
         step = 1.0 + abs(edges[0, 2])
         return x + step * edges[0, 0], y + step * edges[0, 1]
-    return x / len(edges), y / len(edges)
+    return x / n_points, y / n_points
 
 
 @kernel
@@ -172,13 +175,12 @@ def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
         nx, ny, offset, begin, end = edges[e]
         rate = gx * ny - gy * nx
         at_foot = offset * (gx * nx + gy * ny) + value
-        near = at_foot / (1.0 + abs(offset))
+        # The point of the edge next to the origin, where rounding errors are smallest.
+        t = min(max(0.0, begin), end)
+        near = (at_foot + rate * t) / (1.0 + abs(offset) + abs(t))
         if begin > -math.inf:
-            near = (at_foot + rate * begin) / (1.0 + abs(offset) + abs(begin))
-            values[4 * e] = near
-        elif end < math.inf:
-            near = (at_foot + rate * end) / (1.0 + abs(offset) + abs(end))
-        else:
+            values[4 * e] = (at_foot + rate * begin) / (1.0 + abs(offset) + abs(begin))
+        elif end == math.inf:
             values[4 * e + 1] = near
         # Parallel lines do not come any closer at infinity.
         parallel = abs(rate) < SMALLEST_ANGLE

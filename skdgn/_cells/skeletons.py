@@ -588,6 +588,7 @@ def _fill_edge(plane: Floats, other: Floats, a: Floats, b: Floats, edge: Floats)
     px, py = dot(anchor, first_axis), dot(anchor, second_axis)
     offset = nx * px + ny * py
     distance = math.sqrt(dot(anchor, anchor))
+    beyond = False  # whether the edge is so far away that rounding has turned it around
     if not (far_a or far_b):
         # Between ends that are close together, the planes may tell the direction better.
         mx, my = dot(other[:3], first_axis), dot(other[:3], second_axis)
@@ -599,6 +600,7 @@ def _fill_edge(plane: Floats, other: Floats, a: Floats, b: Floats, edge: Floats)
         # From ends that are far away, they tell better where the line passes.
         find_line(other, plane, direction, anchor)
         if math.sqrt(dot(anchor, anchor)) * _FAR < distance:
+            beyond = dx * dot(direction, first_axis) + dy * dot(direction, second_axis) < 0.0
             dx, dy = dot(direction, first_axis), dot(direction, second_axis)
             length = math.sqrt(dx * dx + dy * dy)
             nx, ny = -dy / length, dx / length
@@ -610,7 +612,9 @@ def _fill_edge(plane: Floats, other: Floats, a: Floats, b: Floats, edge: Floats)
     if not far_b:
         edge[4] = dot(b[1:4], first_axis) * ny - dot(b[1:4], second_axis) * nx
     # Ends may coincide but for rounding.  The edge still tells on which side of it the facet is.
-    if edge[3] > edge[4]:
+    if beyond or (far_a and far_b and dot(a[1:4], b[1:4]) > 0.0):
+        edge[3], edge[4] = math.inf, math.inf
+    elif edge[3] > edge[4]:
         edge[3] = 0.5 * (edge[3] + edge[4])
         edge[4] = edge[3]
 
