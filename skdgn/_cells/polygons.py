@@ -170,7 +170,7 @@ def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
     Values are relative to 1 + the distance from the origin; at infinity, they are slopes.
     """
     n_edges = len(edges)
-    values = np.full(4 * n_edges, np.nan)
+    values, at_edge = np.full(4 * n_edges, np.nan), np.full(n_edges, np.nan)
     for e in range(n_edges):
         nx, ny, offset, begin, end = edges[e]
         rate = gx * ny - gy * nx
@@ -185,7 +185,7 @@ def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
         # Parallel lines do not come any closer at infinity.
         parallel = abs(rate) < SMALLEST_ANGLE
         if begin == -math.inf:
-            values[4 * e] = near if parallel else -rate
+            values[4 * e] = -rate
         if end == math.inf:
             values[4 * e + 2] = near if parallel else rate
             # The bisector of the directions in which the polygon is unbounded here: of length
@@ -193,6 +193,14 @@ def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
             mx, my = edges[(e + 1) % n_edges, 0], edges[(e + 1) % n_edges, 1]
             x, y = nx + mx + ny - my, ny + my - nx + mx
             values[4 * e + 3] = (gx * x + gy * y) / math.sqrt(x * x + y * y)
+        if parallel:
+            # All of the edge is on one side, its ends too, where rounding errors may be large.
+            at_edge[e] = near
+    for e in range(n_edges):
+        if not math.isnan(at_edge[e]):
+            values[4 * e] = at_edge[e]
+            if edges[e, 4] < math.inf:
+                values[4 * ((e + 1) % n_edges)] = at_edge[e]
     return values
 
 
