@@ -64,10 +64,12 @@ SINGLE_SIZES = (
     (2, (16,), "diag"),
     (1, (16,), "diag"),
 )
-# Without hidden layers, a mixture of them is one of Gaussians or of factor analyzers.
+# Latent dimensions, hidden layers, and how many networks there are for each of the Gaussians of
+# this type that validation likes best: networks bend.  Without hidden layers, a mixture of them is
+# one of Gaussians or of factor analyzers.
 MEMBER_SIZES = {
-    "full": ((1, (4,)), (1, ()), (1, (2,))),
-    "diag": ((1, (4,)), (2, (4,)), (1, ()), (2, ())),
+    "full": ((1, (4,), 0.5), (1, (), 1.0), (1, (4,), 1.0), (1, (2,), 1.0), (1, (), 0.5)),
+    "diag": ((1, (4,), 0.5), (2, (), 1.0), (2, (4,), 0.5), (1, (4,), 1.0), (1, (), 1.0)),
 }
 
 
@@ -119,16 +121,15 @@ def candidates(method: str, n_rows: int, results: dict[str, Result]) -> Iterator
         for size in SINGLE_SIZES:
             yield network_parameters(*size)
     else:
-        # As many networks as there were Gaussians with a covariance of this type, or half as many:
-        # networks bend.  The type that Gaussians prefer comes first.
+        # The type that Gaussians prefer comes first.
         gaussians = results["GaussianMixture"]
         first = gaussians["validation"]["parameters"]["covariance_type"]
         for covariance_type in sorted(MEMBER_SIZES, key=lambda kind: kind != first):
-            number = min(MOST_NETWORKS, best_number(gaussians, covariance_type))
-            for size in MEMBER_SIZES[covariance_type]:
-                for n_networks in sorted({max(1, number // 2), number}):
-                    network = network_parameters(*size, covariance_type)
-                    yield {"n_networks": n_networks, "estimator": network}
+            number = best_number(gaussians, covariance_type)
+            for n_components, widths, share in MEMBER_SIZES[covariance_type]:
+                network = network_parameters(n_components, widths, covariance_type)
+                n_networks = max(1, min(round(share * number), MOST_NETWORKS))
+                yield {"n_networks": n_networks, "estimator": network}
 
 
 def network_parameters(

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import joblib
 import numpy as np
+from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 
 from skdgn._portable import Parcel, PortableFunction
@@ -99,7 +100,7 @@ class Workers:
             parallel = joblib.Parallel(
                 n_jobs=self.n_jobs,
                 prefer="threads",
-                return_as="generator",
+                return_as=way_of_returning(prefer="threads"),
                 pre_dispatch=TASKS_PER_WORKER * joblib.effective_n_jobs(self.n_jobs),
             )
             results = parallel(
@@ -109,6 +110,12 @@ class Workers:
             for batch, result in zip(batches, results, strict=True):
                 advance(batch.stop)
                 yield batch, result
+
+
+def way_of_returning(prefer: str | None = None) -> str:
+    """Choose ``return_as`` of `joblib.Parallel`: not every backend returns results one by one."""
+    backend, _ = get_active_backend(prefer=prefer)
+    return "generator" if backend.supports_return_generator else "list"
 
 
 def row_batches(n_rows: int, size: int) -> Iterator[slice]:

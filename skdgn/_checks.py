@@ -20,8 +20,8 @@ _LARGEST_VALUE = 1e150
 _SMALLEST_VARIANCE = 1e-300
 # Squares of weights, in units of their prior, must not overflow, nor their sums over regions.
 _SMALLEST_PRIOR_SCALE = 1e-100
-# In deviations, how far from a model samples may be for it to go on from: from 1e7, the systems of
-# an M-step overflow.
+# In deviations, how far from a model samples may be for it to go on from: at 1e7 fits still ended,
+# at 1e8 the systems of an M-step overflowed.
 _FARTHEST = 1e6
 # A column whose values differ by less, relative to their size, is constant but for rounding.
 _ROUNDING = 8.0 * np.finfo(np.float64).eps

@@ -37,7 +37,8 @@ Integers = NDArray[np.intp]
 # Largest error of a probability, from each region.
 _LOG_ERROR = math.log(1e-15)
 # Logs of masses are rounded: shares of smaller ones would have errors above 2e-10.  So far out, at
-# more than a thousand standard deviations, z is known much better than the noise leaves a feature.
+# more than a thousand standard deviations, a Gaussian stands for the feature: an approximation,
+# good if what is left of z moves the feature by less than its noise does.
 _SMALLEST_LOG_MASS = -1e6
 # Brackets of quantiles are halved or better at every step; they are closed long before.
 _MOST_STEPS = 200

@@ -34,8 +34,8 @@ from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._rows import ScaledRows, sample_rows
 
-# Trials are made on at most so many samples of all networks together.
-_MOST_SAMPLES = 8000
+# Trials are made on at most so many samples for each network.
+_SAMPLES_PER_NETWORK = 500
 # How many candidates for a network enter a round, and how many iterations each is given.
 _ROUNDS = ((4, 2), (1, 6))
 # Iterations of two networks that may take the place of one.
@@ -118,8 +118,9 @@ class _Trials:
         self.search, self.state = search, state
         problem = search.problem.network
         rows, weights = problem.rows, problem.row_weights
-        if isinstance(rows, ScaledRows) or len(rows) > _MOST_SAMPLES:
-            n_samples = min(_MOST_SAMPLES, len(rows))
+        most_samples = _SAMPLES_PER_NETWORK * len(state.networks)
+        if isinstance(rows, ScaledRows) or len(rows) > most_samples:
+            n_samples = min(most_samples, len(rows))
             rows, weights = sample_rows(rows, weights, n_samples, search.generator)
             # As heavy as all samples together: a prior keeps its share.
             weights = weights * (problem.row_weights.sum() / weights.sum())

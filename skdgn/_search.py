@@ -20,13 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._boxes import Boxes, bound_box
-from skdgn._cells import make_room
 from skdgn._conditionals import Conditionals
 from skdgn._groups import ROUNDING, Groups
 from skdgn._jit import kernel, sum_kernel
-from skdgn._missing import Holes, NoiseUnits, find_holes, make_holes
+from skdgn._missing import Holes, NoiseUnits
 from skdgn._network import Floats
-from skdgn._row_conditionals import ObservedRow, RegionMaps, condition_region, make_row, scale_row
+from skdgn._row_conditionals import ObservedRow, RegionMaps, condition_region
 
 Integers = NDArray[np.intp]
 
@@ -58,31 +57,6 @@ class Regions(NamedTuple):
 
     complete: CompleteRegions
     observed: ObservedRegions  # without entries if all samples are complete
-
-
-class Sample(NamedTuple):
-    """Room for one sample with missing values, and for what is computed of it."""
-
-    holes: Holes
-    row: ObservedRow
-    cell: Any  # one cell
-
-
-@kernel
-def make_sample(n_components: int, regions: ObservedRegions) -> Sample:
-    """Make room for samples."""
-    n_features = regions.units.deviations.size
-    return Sample(
-        make_holes(regions.units), make_row(n_components, n_features), make_room(regions.cells)
-    )
-
-
-@kernel
-def read_sample(values: Floats, regions: ObservedRegions, sample: Sample) -> float:
-    """Take in a sample (D,); return the largest log density that its noise can have."""
-    find_holes(values, regions.units, sample.holes)
-    scale_row(values, regions.units, sample.holes, sample.row)
-    return sample.holes.log_constant[0]
 
 
 class Candidates(NamedTuple):
@@ -117,10 +91,14 @@ def make_candidates(n_regions: int, n_components: int, n_leaves: int) -> Candida
 def search(
     whitened: Floats,
     is_complete: bool,
-    sample: Sample,
+    holes: Holes,
+    row: ObservedRow,
     log_constant: float,
     axes: Any,
-    regions: Regions,
+    conditionals: Conditionals,
+    groups: Groups,
+    maps: RegionMaps,
+    boxes: Boxes,
     lowest: float,
     below: float,
     margin: float,
@@ -133,12 +111,15 @@ def search(
     whitened : ndarray of shape (D,)
         The sample in units of the noise, if it is complete.
     is_complete : bool
-    sample : Sample
-        The sample otherwise.
+    holes, row : Holes, ObservedRow
+        What was observed of it otherwise.
     log_constant : float
         Largest log density that its noise can have.
     axes : tuple or ndarray of length S
-    regions : Regions
+    conditionals, groups : Conditionals, Groups
+        The regions as complete samples see them.
+    maps, boxes : RegionMaps, Boxes
+        The regions as samples with missing values see them.
     lowest, below : float
         Regions have ``lowest <= bound < below``.
     margin : float
@@ -160,7 +141,6 @@ def search(
     What complete samples need is in this function, with all arrays at hand: Numba counts the
     references to each array passed to a function, which takes longer than to compute a bound.
     """
-    groups, conditionals = regions.complete.groups, regions.complete.conditionals
     n_leaves, start, members = groups.n_leaves, groups.start, groups.regions
     node_centers, node_axes, widths = groups.centers, groups.axes, groups.widths
     radii, squares = groups.radii, groups.squares
@@ -168,8 +148,7 @@ def search(
     offsets, log_constants = conditionals.offsets, conditionals.log_constants
     facet_start, normals = conditionals.facet_start, conditionals.facet_normals
     facet_offsets = conditionals.facet_offsets
-    maps, boxes = regions.observed.maps, regions.observed.boxes
-    facets, holes, row = maps.facets, sample.holes, sample.row
+    facets = maps.facets
     found, evidences, bounds = candidates.regions, candidates.evidences, candidates.bounds
     found_factors, centers = candidates.factors, candidates.centers
     nodes, node_bounds = candidates.nodes, candidates.node_bounds

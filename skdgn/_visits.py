@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._boxes import enclose_regions, no_boxes
-from skdgn._cells import MOST_EXACT_DIMENSIONS, integrate_cell_with_error, whiten_cell
+from skdgn._cells import MOST_EXACT_DIMENSIONS, integrate_cell_with_error, make_room, whiten_cell
 from skdgn._conditionals import Conditionals, condition
 from skdgn._groups import group_regions
 from skdgn._jit import kernel
@@ -31,8 +31,6 @@ from skdgn._search import (
     ObservedRegions,
     Regions,
     make_candidates,
-    make_sample,
-    read_sample,
     search,
     sort_candidates,
 )
@@ -287,7 +285,10 @@ def _visit_rows(
     """
     n_regions = len(regions.complete.conditionals.offsets)
     candidates = make_candidates(n_regions, len(axes), regions.complete.groups.n_leaves)
-    sample = make_sample(len(axes), regions.observed)
+    conditionals, groups = regions.complete.conditionals, regions.complete.groups
+    units, maps, boxes = regions.observed.units, regions.observed.maps, regions.observed.boxes
+    holes, row = make_holes(units), make_row(len(axes), rows.shape[1])
+    room = make_room(regions.observed.cells)
     found, factors, centers = candidates.regions, candidates.factors, candidates.centers
     bounds, evidences, order = candidates.bounds, candidates.evidences, candidates.order
     log_density, start, visited = visits.log_density, visits.start, visits.regions
@@ -300,8 +301,9 @@ def _visit_rows(
     while n < len(rows) and n_visits + n_regions <= len(visited):
         cells, log_constant = regions.complete.cells, regions.complete.groups.log_constant
         if not is_complete[n]:
-            log_constant = read_sample(rows[n], regions.observed, sample)
-            cells = sample.cell
+            find_holes(rows[n], units, holes)
+            scale_row(rows[n], units, holes, row)
+            log_constant, cells = holes.log_constant[0], room
         n_before = n_visits
         log_total, log_sum = -math.inf, -math.inf
         lowest, below, margin = -math.inf, math.inf, _SEARCH_MARGIN
@@ -309,10 +311,14 @@ def _visit_rows(
             n_candidates, lowest = search(
                 whitened[n],
                 is_complete[n],
-                sample,
+                holes,
+                row,
                 log_constant,
                 axes,
-                regions,
+                conditionals,
+                groups,
+                maps,
+                boxes,
                 lowest,
                 below,
                 margin,

@@ -202,10 +202,12 @@ class ExactConditioning(ExactInference):
         Notes
         -----
         The probability is a sum of Gaussian integrals over regions with one dimension more than
-        latent space.  For one and two latent dimensions errors are below 1e-11, and below 1e-9
+        latent space.  For one and two latent dimensions errors are below 1e-10, and below 1e-9
         where the given features are hundreds of standard deviations away from all that the model
-        generates; beyond a thousand, features are taken for Gaussian on each region, which they
-        nearly are there.  For more latent dimensions it is an estimate to two or three digits.
+        generates.  Beyond a thousand, a Gaussian of the same mean and variance stands for a feature
+        on each region; no bound is known for its error, which is small unless the feature's slope
+        is that many times its noise.  For more latent dimensions the probability is an estimate to
+        two or three digits.
 
         Examples
         --------

@@ -17,6 +17,7 @@ from sklearn.utils import Bunch
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.parallel import Parallel, delayed
 
+from skdgn._batches import way_of_returning
 from skdgn._bootstrap import bootstrap_weights
 from skdgn._checks import check_observed
 from skdgn._documentation import DocumentedMixin
@@ -442,7 +443,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         log_densities = np.full((len(rows), n_members), np.nan)
         errors: dict[int, Exception] = {}
         n_done, started, interrupted = 0, time.perf_counter(), False
-        parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
+        parallel = Parallel(n_jobs=self.n_jobs, return_as=way_of_returning())
         try:
             for task, outcome in zip(
                 tasks, parallel(delayed(_run_task)(task, rows) for task in tasks), strict=True

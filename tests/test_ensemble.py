@@ -431,6 +431,14 @@ class Failing(PiecewiseAffineDGN):
         return super().fit(X, y, sample_weight)
 
 
+@pytest.fixture
+def ears():
+    """Hear signals, even if the tests run where they are ignored (in the background)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def failing(n_init):
     return Failing(hidden_layer_sizes=(), n_init=n_init)
 
@@ -451,6 +459,7 @@ def test_a_member_that_fails_is_left_out_with_a_warning(wave):
         DGNEnsemble(templates, weights=[0, 1, 0], random_state=0).fit(wave)
 
 
+@pytest.mark.usefixtures("ears")
 def test_an_interrupted_fit_keeps_the_members_it_has(wave):
     templates = [small_network(0), small_network(2), failing(3), small_network(2)]
     ensemble = DGNEnsemble(templates, random_state=0)
@@ -461,6 +470,7 @@ def test_an_interrupted_fit_keeps_the_members_it_has(wave):
     assert np.isfinite(ensemble.score(wave))
 
 
+@pytest.mark.usefixtures("ears")
 def test_an_interrupt_before_the_first_member_changes_nothing(ensemble, wave):
     before = clone(ensemble).set_params(n_estimators=2).fit(wave)
     score = before.score(wave)

@@ -281,7 +281,8 @@ DISTANCES = (5.0, 20.0, 50.0, 1e3, 1e4, 1e6)
 def test_far_away_no_region_is_lost(n_components: int, kind: str) -> None:
     """Samples with missing values, against the network without these outputs."""
     rng = np.random.default_rng(n_components)
-    n_networks, n_rows = 8, 24
+    # Integrals over polyhedra take a hundred times as long.
+    n_networks, n_rows = (8, 24) if n_components < 3 else (3, 8)
     for seed in range(n_networks):
         coefs = [rng.normal(size=(5, n_components)), rng.normal(size=(4, 5))]
         intercepts = [rng.normal(size=5), rng.normal(size=4)]
@@ -533,7 +534,6 @@ def test_features_may_be_given_by_name(fitted: PiecewiseAffineDGN, wave: np.ndar
     [
         ("tangent", r"given must hold names of features seen in fit, .*'cosine'\], got 'tangent'"),
         ([3], "given must hold indices of the 3 features, got 3"),
-        ([True, False, True], "given must hold indices or names of features, got True"),
         ([0.5], "given must hold indices or names of features, got 0.5"),
     ],
 )

@@ -119,7 +119,7 @@ def _take(start: Integers, edges: Floats, indices: Integers) -> tuple[Integers, 
 
 
 @kernel
-def _edge_middle(begin: float, end: float) -> float:
+def edge_middle(begin: float, end: float) -> float:
     """Position between the ends of an edge, either of which may be infinite."""
     if begin > -math.inf and end < math.inf:
         return 0.5 * (begin + end)
@@ -137,12 +137,19 @@ def interior_point(edges: Floats) -> tuple[float, float]:
     n_points = 0
     for e in range(len(edges)):
         nx, ny, offset, begin, end = edges[e]
+<<<<<<< HEAD
         if begin < math.inf:  # (a facet of a polyhedron may have an edge at infinity)
             t = _edge_middle(begin, end)
             x += offset * nx + t * ny
             y += offset * ny - t * nx
             n_points += 1
     if n_points == 0:
+=======
+        t = edge_middle(begin, end)
+        x += offset * nx + t * ny
+        y += offset * ny - t * nx
+    if len(edges) == 0:
+>>>>>>> main
         return 0.0, 0.0
     if len(edges) == 1:
         step = 1.0 + abs(edges[0, 2])
@@ -170,22 +177,40 @@ def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
     Values are relative to 1 + the distance from the origin; at infinity, they are slopes.
     """
     n_edges = len(edges)
+<<<<<<< HEAD
     values, at_edge = np.full(4 * n_edges, np.nan), np.full(n_edges, np.nan)
+=======
+    values = np.full(4 * n_edges, np.nan)
+>>>>>>> main
     for e in range(n_edges):
         nx, ny, offset, begin, end = edges[e]
         rate = gx * ny - gy * nx
         at_foot = offset * (gx * nx + gy * ny) + value
+<<<<<<< HEAD
         # The point of the edge next to the origin, where rounding errors are smallest.
         t = min(max(0.0, begin), end)
         near = (at_foot + rate * t) / (1.0 + abs(offset) + abs(t))
         if begin > -math.inf:
             values[4 * e] = (at_foot + rate * begin) / (1.0 + abs(offset) + abs(begin))
         elif end == math.inf:
+=======
+        near = at_foot / (1.0 + abs(offset))
+        if begin > -math.inf:
+            near = (at_foot + rate * begin) / (1.0 + abs(offset) + abs(begin))
+            values[4 * e] = near
+        elif end < math.inf:
+            near = (at_foot + rate * end) / (1.0 + abs(offset) + abs(end))
+        else:
+>>>>>>> main
             values[4 * e + 1] = near
         # Parallel lines do not come any closer at infinity.
         parallel = abs(rate) < SMALLEST_ANGLE
         if begin == -math.inf:
+<<<<<<< HEAD
             values[4 * e] = -rate
+=======
+            values[4 * e] = near if parallel else -rate
+>>>>>>> main
         if end == math.inf:
             values[4 * e + 2] = near if parallel else rate
             # The bisector of the directions in which the polygon is unbounded here: of length
@@ -193,6 +218,7 @@ def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
             mx, my = edges[(e + 1) % n_edges, 0], edges[(e + 1) % n_edges, 1]
             x, y = nx + mx + ny - my, ny + my - nx + mx
             values[4 * e + 3] = (gx * x + gy * y) / math.sqrt(x * x + y * y)
+<<<<<<< HEAD
         if parallel:
             # All of the edge is on one side, its ends too, where rounding errors may be large.
             at_edge[e] = near
@@ -201,6 +227,8 @@ def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
             values[4 * e] = at_edge[e]
             if edges[e, 4] < math.inf:
                 values[4 * ((e + 1) % n_edges)] = at_edge[e]
+=======
+>>>>>>> main
     return values
 
 
@@ -216,7 +244,11 @@ def _root(edge: Floats, gx: float, gy: float, value: float) -> float:
 
 
 @kernel
+<<<<<<< HEAD
 def _project(edge: Floats, t: float, dx: float, dy: float) -> float:
+=======
+def project(edge: Floats, t: float, dx: float, dy: float) -> float:
+>>>>>>> main
     """Coordinate along d of the point of an edge at position t."""
     nx, ny, offset = edge[0], edge[1], edge[2]
     return offset * (nx * dx + ny * dy) + t * (ny * dx - nx * dy)
@@ -283,10 +315,17 @@ def cut_polygon(
     rise, fall, lowest, highest = math.nan, math.nan, -math.inf, math.inf
     if before % 4 < 2:
         rise = _root(edges[first], gx, gy, value)
+<<<<<<< HEAD
         highest = _project(edges[first], rise, dx, dy)
     if stop % 4 < 2:
         fall = _root(edges[last], gx, gy, value)
         lowest = _project(edges[last], fall, dx, dy)
+=======
+        highest = project(edges[first], rise, dx, dy)
+    if stop % 4 < 2:
+        fall = _root(edges[last], gx, gy, value)
+        lowest = project(edges[last], fall, dx, dy)
+>>>>>>> main
     n_positive = (last - first) % n_edges + 1
     if start == stop and start % 4 == 3:
         n_positive = 0  # nothing of any edge, but only what is between two at infinity

@@ -8,6 +8,7 @@ of a polyhedron into those of its facets.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -23,9 +24,16 @@ from skdgn._cells._interface import (
     Pieces,
     register_whitening,
 )
+<<<<<<< HEAD
 from skdgn._cells.polygons import interior_point
 from skdgn._cells.skeletons import dot, fill_frame
+=======
+from skdgn._cells.polygons import edge_middle, interior_point, project
+>>>>>>> main
 from skdgn._jit import kernel
+
+# Lines at a smaller angle are parallel: deep layers compute equal lines with different roundings.
+SMALLEST_ANGLE = 1e-12
 
 
 class FacetPolygons(NamedTuple):
@@ -149,6 +157,186 @@ def _ranges(start: Integers, indices: Integers) -> tuple[Integers, Integers]:
 
 
 @kernel
+<<<<<<< HEAD
+=======
+def dot(x: Floats, y: Floats) -> float:
+    """Scalar product in three dimensions."""
+    return x[0] * y[0] + x[1] * y[1] + x[2] * y[2]
+
+
+@kernel
+def copy_rows(source: Floats, n_rows: int, target: Floats, at: int) -> None:
+    """Copy the first rows of one array to another (Numba compiles slices far more slowly)."""
+    for i in range(n_rows):
+        for j in range(source.shape[1]):
+            target[at + i, j] = source[i, j]
+
+
+@kernel
+def fill_frame(plane: Floats) -> None:
+    """Complete the normal ``plane[:3]`` by two axes to a right-handed frame."""
+    smallest = 0
+    for s in range(1, 3):
+        if abs(plane[s]) < abs(plane[smallest]):
+            smallest = s
+    # The unit vector least like the normal, made orthogonal to it.
+    square = 0.0
+    for s in range(3):
+        unit = 1.0 if s == smallest else 0.0
+        plane[4 + s] = unit - plane[smallest] * plane[s]
+        square += plane[4 + s] * plane[4 + s]
+    length = np.sqrt(square)
+    for s in range(3):
+        plane[4 + s] /= length
+    for s in range(3):
+        t, u = (s + 1) % 3, (s + 2) % 3
+        plane[7 + s] = plane[t] * plane[4 + u] - plane[u] * plane[4 + t]
+
+
+@kernel
+def longer_than_rounding(begin: float, end: float, distance: float) -> bool:
+    """Tell whether part of a line, at this distance, is longer than the rounding of its ends."""
+    if math.isinf(begin) or math.isinf(end):
+        return begin < end
+    return end - begin > THINNEST_PIECE * (1.0 + distance + min(abs(begin), abs(end)))
+
+
+@kernel
+def _edge_root(edge: Floats, gx: float, gy: float, value: float) -> float:
+    """Position on an edge where ``g . z + value`` changes its sign, or the end nearest to it."""
+    nx, ny, offset, begin, end = edge
+    root = -(offset * (gx * nx + gy * ny) + value) / (gx * ny - gy * nx)
+    return min(max(root, begin), end)
+
+
+@kernel
+def chord(edges: Floats, gx: float, gy: float, value: float) -> tuple[bool, float, float, int, int]:
+    """Part of the line ``g . z + value = 0`` inside a cell, along ``d`` of an edge with normal g.
+
+    The first result tells whether the line cuts the cell in two pieces worth telling apart, the
+    last two are the edges at which the chord begins and ends, or -1.
+
+    Where lines are nearly parallel, rounding moves their common point along both of them.  That
+    does no harm as long as both have the same point: it is computed once, on the edge.
+    """
+    px, py = -value * gx, -value * gy
+    dx, dy = gy, -gx
+    lowest, highest = -math.inf, math.inf
+    first, last = -1, -1
+    thin = THINNEST_PIECE * (1.0 + abs(value))
+    for e in range(len(edges)):
+        nx, ny = edges[e, 0], edges[e, 1]
+        rate = nx * dx + ny * dy
+        distance = nx * px + ny * py - edges[e, 2]
+        if abs(rate) < SMALLEST_ANGLE:
+            if distance <= thin:
+                return False, 0.0, 0.0, -1, -1
+        elif rate > 0.0:
+            if -distance / rate > lowest:
+                lowest, first = -distance / rate, e
+        elif -distance / rate < highest:
+            highest, last = -distance / rate, e
+    if first >= 0:
+        lowest = project(edges[first], _edge_root(edges[first], gx, gy, value), dx, dy)
+    if last >= 0:
+        highest = project(edges[last], _edge_root(edges[last], gx, gy, value), dx, dy)
+    return longer_than_rounding(lowest, highest, abs(value)), lowest, highest, first, last
+
+
+@kernel
+def edge_part(
+    edge: Floats, is_cut: bool, gx: float, gy: float, value: float
+) -> tuple[float, float, float, float]:
+    """Parts of an edge where ``g . z + value`` is positive, and where it is negative.
+
+    ``is_cut`` tells whether the chord begins or ends at this edge.
+    """
+    nx, ny, offset, begin, end = edge
+    rate = gx * ny - gy * nx
+    if is_cut:
+        root = _edge_root(edge, gx, gy, value)
+        if rate > 0.0:
+            return root, end, begin, root
+        return begin, root, root, end
+    if offset * (gx * nx + gy * ny) + value + rate * edge_middle(begin, end) > 0.0:
+        return begin, end, 0.0, 0.0
+    return 0.0, 0.0, begin, end
+
+
+@kernel
+def clip(edges: Floats, n_edges: int, gx: float, gy: float, value: float, clipped: Floats) -> int:
+    """Keep the part of a polygon where ``g . z + value >= 0``; return its number of edges.
+
+    -1 stands for an empty polygon: no edges are the whole plane.
+    """
+    crossed, lowest, highest, first, last = chord(edges[:n_edges], gx, gy, value)
+    if not crossed:
+        x, y = interior_point(edges[:n_edges])
+        if gx * x + gy * y + value <= 0.0:
+            return -1
+        copy_rows(edges, n_edges, clipped, 0)
+        return n_edges
+    n_clipped = 0
+    for e in range(n_edges):
+        begin, end, _, _ = edge_part(edges[e], e in (first, last), gx, gy, value)
+        if longer_than_rounding(begin, end, abs(edges[e, 2])):
+            clipped[n_clipped, 0] = edges[e, 0]
+            clipped[n_clipped, 1] = edges[e, 1]
+            clipped[n_clipped, 2] = edges[e, 2]
+            clipped[n_clipped, 3] = begin
+            clipped[n_clipped, 4] = end
+            n_clipped += 1
+    clipped[n_clipped, 0] = gx
+    clipped[n_clipped, 1] = gy
+    clipped[n_clipped, 2] = -value
+    clipped[n_clipped, 3] = lowest
+    clipped[n_clipped, 4] = highest
+    return n_clipped + 1
+
+
+@kernel
+def restrict(plane: Floats, gradient: Floats, value: float) -> tuple[float, float, float, float]:
+    """Restrict ``gradient . z + value`` to a facet's plane: gradient (2) and value in its frame.
+
+    The last result is the length of the gradient in the plane, by which the others were divided
+    (unless it is too small to be anything but a parallel plane).
+    """
+    gx, gy = dot(gradient, plane[4:7]), dot(gradient, plane[7:])
+    restricted = plane[3] * dot(gradient, plane[:3]) + value
+    length = np.sqrt(gx * gx + gy * gy)
+    if length < SMALLEST_ANGLE:
+        return 0.0, 0.0, restricted, 0.0
+    return gx / length, gy / length, restricted / length, length
+
+
+@kernel
+def _cut_polygon(
+    planes: Floats, gradient: Floats, value: float, cut: Floats, polygon: Floats, spare: Floats
+) -> int:
+    """Fill the part of a plane inside a cell, a polygon in the frame of ``cut``; -1 if none.
+
+    Returns its number of edges.
+    """
+    for s in range(3):
+        cut[s] = gradient[s]
+    cut[3] = -value
+    fill_frame(cut)
+    n_edges = 0
+    for f in range(len(planes)):
+        gx, gy, distance, length = restrict(cut, planes[f, :3], -planes[f, 3])
+        if length == 0.0:
+            if distance <= THINNEST_PIECE * (1.0 + abs(value)):
+                return -1
+            continue
+        n_edges = clip(polygon, n_edges, gx, gy, distance, spare)
+        if n_edges < 0:
+            return -1
+        copy_rows(spare, n_edges, polygon, 0)
+    return n_edges
+
+
+@kernel
+>>>>>>> main
 def _interior_point(planes: Floats, edge_start: Integers, edges: Floats, first: int) -> Floats:
     """Average one point of every facet; inside, since no two facets of a cell are coplanar."""
     point = np.zeros(3)

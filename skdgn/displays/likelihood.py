@@ -120,16 +120,17 @@ class LikelihoodCurveDisplay:
         names: list[str] | None = None
         if isinstance(estimator, Mapping):
             names = [str(name) for name in estimator]
-            models = [
-                _check_curve(model, f"estimator[{name!r}]") for name, model in estimator.items()
-            ]
+            given = [(f"estimator[{name!r}]", model) for name, model in estimator.items()]
         elif isinstance(estimator, Sequence) and not isinstance(estimator, str):
             names = [f"fit {number}" for number in range(len(estimator))]
-            models = [_check_curve(model, f"estimator[{i}]") for i, model in enumerate(estimator)]
+            given = [(f"estimator[{i}]", model) for i, model in enumerate(estimator)]
         else:
-            models = [_check_curve(estimator, "estimator")]
-        if not models:
+            given = [("estimator", estimator)]
+        if not given:
             raise ValueError(f"estimator must hold at least one estimator, got {estimator!r}.")
+        for name, model in given:
+            check_density(model, name)
+        models = [_check_curve(model, name) for name, model in given]
         is_penalized = any(_is_penalized(model) for model in models)
         display = cls(
             lower_bounds=[model.lower_bounds_ for model in models],
@@ -189,13 +190,12 @@ class LikelihoodCurveDisplay:
         return self
 
 
-def _check_curve(estimator: Any, name: str) -> Any:
+def _check_curve(model: Any, name: str) -> Any:
     """Refuse what was not fitted iteration by iteration."""
-    model: Any = check_density(estimator, name)
     if not hasattr(model, "lower_bounds_"):
         raise ValueError(
             f"{name} must have been fitted by EM, as a PiecewiseAffineDGN or a DGNMixture is. "
-            f"Pass its members, estimators_, instead of {estimator!r}."
+            f"Pass its members, estimators_, instead of {model!r}."
         )
     if len(model.lower_bounds_) == 0:
         raise ValueError(
