@@ -50,6 +50,8 @@ _LOG_ESTIMATED_SHARE_ERROR = math.log(1e-5)
 # Error allowed to the first estimate of a share, relative to its bound, and the smallest to trust.
 _LOG_ESTIMATE_ERROR = math.log(1e-3)
 _LOG_SMALLEST_ESTIMATE = math.log(3e-2)
+# Logs as large as this have no digits left for errors of shares.
+_COARSE_LOGS = -1e12
 # Space for so many visits per row is made at first.
 _USUAL_VISITS = 16
 # Regions that a row may visit before a batch of such rows takes more memory than was planned for.
@@ -337,23 +339,25 @@ def _visit_rows(
                     region = 0
                 for s in range(len(axes)):
                     center[s] = centers[k, s]
-                if log_total == -math.inf:
-                    # The first region's share, to about two digits.
-                    log_bound = bounds[k] - evidences[k]
-                    log_tolerance = log_bound + _LOG_ESTIMATE_ERROR
-                    while True:
-                        log_mass, error = integrate_cell_with_error(
-                            cells, region, center, log_tolerance, mean, covariance
-                        )
-                        log_total = evidences[k] + log_mass
-                        is_sure = log_mass >= log_bound + _LOG_SMALLEST_ESTIMATE
-                        if is_sure or log_tolerance == -math.inf:
-                            break
-                        log_tolerance = -math.inf
+                log_bound = bounds[k] - evidences[k]
                 log_tolerance = log_share_error + log_total - evidences[k]
-                log_mass, error = integrate_cell_with_error(
-                    cells, region, center, log_tolerance, mean, covariance
-                )
+                is_estimate = log_total == -math.inf
+                if is_estimate:  # of the first region's share, to about two digits
+                    log_tolerance = log_bound + _LOG_ESTIMATE_ERROR
+                if bounds[k] < _COARSE_LOGS:
+                    log_tolerance, is_estimate = -math.inf, False
+                while True:
+                    log_mass, error = integrate_cell_with_error(
+                        cells, region, center, log_tolerance, mean, covariance
+                    )
+                    if not is_estimate:
+                        break
+                    is_estimate = False
+                    if log_mass >= log_bound + _LOG_SMALLEST_ESTIMATE:
+                        log_total = evidences[k] + log_mass
+                        log_tolerance = log_share_error + log_total - evidences[k]
+                    else:  # too small to be trusted: once more, with all digits
+                        log_tolerance = -math.inf
                 if log_mass == -math.inf:
                     continue
                 share = evidences[k] + log_mass

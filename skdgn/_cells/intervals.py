@@ -11,6 +11,7 @@ import numpy as np
 from skdgn._cells._interface import (
     LOG_NEGLIGIBLE_SHARE,
     THINNEST_PIECE,
+    Bools,
     Corners,
     Facets,
     Floats,
@@ -75,27 +76,7 @@ class Intervals:
 
     def split(self, gradients: Floats, values: Floats) -> Pieces:
         """Cut interval r where ``gradients[r] * z + values[r]`` changes sign."""
-        rising = gradients[:, 0] > 0
-        constant = gradients[:, 0] == 0
-        cut = -values * gradients[:, 0]  # gradients are -1, 0 or 1
-        thin = THINNEST_PIECE * (1.0 + np.abs(cut))
-        crossed = ~constant & (cut - self.lower > thin) & (self.upper - cut > thin)
-        # Where the cut misses the cell, the cell lies to its right or to its left.
-        cell_is_right = np.where(
-            np.isfinite(self.lower), self.lower > cut - thin, self.upper > cut + thin
-        )
-        positive = np.where(constant, values > 0, cell_is_right == rising)
-
-        parents = np.repeat(np.arange(len(self)), 1 + crossed)
-        is_second = np.zeros(len(parents), dtype=bool)
-        is_second[1:] = parents[1:] == parents[:-1]
-        is_first = np.zeros(len(parents), dtype=bool)
-        is_first[:-1] = is_second[1:]
-        lower = np.where(is_second, cut[parents], self.lower[parents])
-        upper = np.where(is_first, cut[parents], self.upper[parents])
-        sides = positive[parents]
-        sides[is_second] = rising[parents[is_second]]
-        sides[is_first] = ~rising[parents[is_first]]
+        lower, upper, parents, sides = _split(self.lower, self.upper, gradients, values)
         return Pieces(Intervals(lower, upper), parents, sides)
 
     def facets(self) -> Facets:
@@ -127,6 +108,35 @@ class Intervals:
         """Measure interval r in units of ``factors[r]``."""
         deviations = np.ascontiguousarray(factors[:, 0, 0])
         return WhitenedIntervals(self.lower / deviations, self.upper / deviations, deviations)
+
+
+@kernel
+def _split(
+    lower: Floats, upper: Floats, gradients: Floats, values: Floats
+) -> tuple[Floats, Floats, Integers, Bools]:
+    """Ends of the pieces, the interval each comes from, and its side."""
+    n_most = 2 * lower.size
+    lowers, uppers = np.empty(n_most), np.empty(n_most)
+    parents, sides = np.empty(n_most, dtype=np.intp), np.empty(n_most, dtype=np.bool_)
+    n = 0
+    for r in range(lower.size):
+        rising = gradients[r, 0] > 0.0
+        cut = -values[r] * gradients[r, 0]  # gradients are -1, 0 or 1
+        thin = THINNEST_PIECE * (1.0 + abs(cut))
+        lowers[n], uppers[n], parents[n] = lower[r], upper[r], r
+        if gradients[r, 0] == 0.0:
+            sides[n] = values[r] > 0.0
+        elif cut - lower[r] > thin and upper[r] - cut > thin:
+            uppers[n], sides[n] = cut, not rising
+            n += 1
+            lowers[n], uppers[n], parents[n], sides[n] = cut, upper[r], r, rising
+        elif math.isfinite(lower[r]):
+            # The cut misses the cell, which lies to its right or to its left.
+            sides[n] = (lower[r] > cut - thin) == rising
+        else:
+            sides[n] = (upper[r] > cut + thin) == rising
+        n += 1
+    return lowers[:n], uppers[:n], parents[:n], sides[:n]
 
 
 @kernel

@@ -31,6 +31,12 @@ _PANEL_TOLERANCE = 1e-11
 _MOST_HALVINGS = 30
 _MOST_PANELS = 60
 _NEGLIGIBLE_SHARE = 1e-16
+# Breaks closer than this are one, or closer than the centre's own rounding.  That moves the mass at
+# distance rho, too: no more digits are asked of it than are there.
+_CLOSEST_BREAKS = 1e-12
+_ROUNDING = 4e-16
+# From here on, sections may be too small to be told from rounding.
+_FARTHEST_SECTIONS = 1e7
 
 
 @kernel
@@ -113,11 +119,14 @@ def _integrate_outward(
     gaps: Floats,
     breaks: Floats,
     rho: float,
+    rounding: float,
     tolerance: float,
     elsewhere: float,
     total: Floats,
 ) -> None:
     """Sum the panels at s >= 0; ``elsewhere`` is the mass already found (see `slices`)."""
+    panel_tolerance = max(_PANEL_TOLERANCE, rho * rounding)
+    closest_breaks = max(_CLOSEST_BREAKS, 8.0 * rounding)
     total[:] = 0.0
     sums = np.empty((4, 4))
     work = np.empty((2 * (gaps.size + 1), 5))
@@ -138,8 +147,8 @@ def _integrate_outward(
         if not behind_all and breaks[next_break] <= stop:
             stop = breaks[next_break]
             next_break += 1
-        if stop <= position + 1e-12 * (1.0 + position):
-            continue
+            if stop <= position + closest_breaks * (1.0 + position):
+                continue
         pending[0] = stop
         n_pending = 1
         n_panels = 0
@@ -151,7 +160,7 @@ def _integrate_outward(
             middle = 0.5 * (position + end)
             found = elsewhere + total[0, 0] + sums[0, 0]
             exhausted = n_pending == _MOST_HALVINGS or n_panels > _MOST_PANELS
-            small = error <= max(_PANEL_TOLERANCE * found, 0.1 * tolerance)
+            small = error <= max(panel_tolerance * found, 0.1 * tolerance)
             if small or exhausted or middle <= position:
                 for a in range(4):
                     for b in range(4):
@@ -172,7 +181,7 @@ def _distinct(breaks: Floats) -> Floats:
     kept = np.empty_like(breaks)
     n_kept = 0
     for position in breaks:
-        if n_kept == 0 or position > kept[n_kept - 1] + 1e-12 * (1.0 + abs(position)):
+        if n_kept == 0 or position > kept[n_kept - 1] + _CLOSEST_BREAKS * (1.0 + abs(position)):
             kept[n_kept] = position
             n_kept += 1
     return kept[:n_kept]
@@ -239,13 +248,16 @@ def sliced_polyhedron(
     breaks = _distinct(np.sort(breaks[:n_breaks]))
     log_scale = -0.5 * rho * rho - LOG_SQRT_2PI
     tolerance = math.exp(min(0.0, log_tolerance - log_scale))
+    rounding = _ROUNDING * math.sqrt(dot(center, center))
     total = np.empty((4, 4))
-    _integrate_outward(along, across, gaps, breaks, rho, tolerance, 0.0, total)
+    _integrate_outward(along, across, gaps, breaks, rho, rounding, tolerance, 0.0, total)
     if rho == 0.0:
         # The half behind the centre, mirrored: s changes its sign.
         behind = np.empty((4, 4))
         mirrored = -breaks[::-1]
-        _integrate_outward(-along, across, gaps, mirrored, rho, tolerance, total[0, 0], behind)
+        _integrate_outward(
+            -along, across, gaps, mirrored, rho, rounding, tolerance, total[0, 0], behind
+        )
         for a in range(4):
             for b in range(4):
                 total[a, b] += -behind[a, b] if (a == 1) != (b == 1) else behind[a, b]
@@ -253,7 +265,8 @@ def sliced_polyhedron(
     if mass == 0.0:
         mean[:] = nearest
         covariance[:] = 0.0
-        return -math.inf
+        # Relative to the exponent, the bound that a half-space gives is then exact to rounding.
+        return log_scale - math.log(rho) if rho > _FARTHEST_SECTIONS else -math.inf
     total /= mass
     for s in range(3):
         mean[s] = nearest[s] + total[0, 1] * frame[s] + total[0, 2] * frame[4 + s]
