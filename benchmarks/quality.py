@@ -215,7 +215,7 @@ def run_s_curve(seeds: int) -> Scores:
 def run_digits(seeds: int, **parameters: Any) -> Scores:
     """1,300 digits to fit, 497 to judge; the rival is spherical too.
 
-    Some pixels are constant: a full covariance would make of them whatever its regularisation says.
+    Some pixels are constant: a full covariance would make of them whatever its regularization says.
     """
     scores = Scores()
     digits = load_digits().data / 16.0

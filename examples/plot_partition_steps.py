@@ -120,7 +120,7 @@ partition = whole.partition_
 start_cell = int(partition.locate(inputs_of_units(np.zeros((1, 2))) > 0.0)[0])
 
 
-def neighbours(cell):
+def neighbors(cell):
     """The cells behind the edges of a cell that the window shows."""
     polygon = visible_part(partition.cells, cell)
     middles = 0.5 * (polygon + np.roll(polygon, -1, axis=0))
@@ -133,7 +133,7 @@ found = np.full(len(partition), -1)
 waiting, step = {start_cell}, 0
 while waiting:
     found[list(waiting)] = step
-    waiting = {cell for known in waiting for cell in neighbours(known) if found[cell] < 0}
+    waiting = {cell for known in waiting for cell in neighbors(known) if found[cell] < 0}
     step += 1
 seen = np.count_nonzero(found >= 0)
 print(f"the walk needs {step - 1} steps for the {seen} cells (of {len(partition)}) in the window")

@@ -22,7 +22,7 @@ _RIDGE = 2.0
 
 
 def complete_rows(rows: Floats, row_weights: Floats) -> Floats:
-    """Fill in the holes of rows (n, d), centred and of unit variance, by factor analysis."""
+    """Fill in the holes of rows (n, d), centered and of unit variance, by factor analysis."""
     is_observed = ~np.isnan(rows)
     if is_observed.all():
         return rows

@@ -1,7 +1,7 @@
 """Latent coordinates found on the data, before any network: where a fit may start.
 
-Each function takes rows (n, d), centred and of unit variance, the number of latent dimensions and a
-generator, and returns scores (n, s) whose order along each column is all that counts:
+Each function takes rows (n, d), centered and of unit variance, the number of latent dimensions and
+a generator, and returns scores (n, s) whose order along each column is all that counts:
 `gaussianize` turns them into coordinates that look like draws from N(0, I).  No start suits all
 data: a closed curve defeats Isomap, a folded sheet defeats principal components.
 """
@@ -42,7 +42,7 @@ def find_coordinates(
     Parameters
     ----------
     rows : ndarray of shape (n, d)
-        Centred, of unit variance (constant columns may be zero).
+        Centered, of unit variance (constant columns may be zero).
     n_components : int
         Number of latent dimensions; may exceed the number of features.
     method : {"tree", "isomap", "pca", "random"}
@@ -114,7 +114,7 @@ def tree_scores(rows: Floats, n_components: int, generator: np.random.Generator)
 
 
 def isomap_scores(rows: Floats, n_components: int, generator: np.random.Generator) -> Floats:
-    """Scale distances along the neighbourhood graph down to ``n_components`` dimensions.
+    """Scale distances along the neighborhood graph down to ``n_components`` dimensions.
 
     Notes
     -----
@@ -178,7 +178,7 @@ def principal_axes(rows: Floats, n_axes: int) -> tuple[Floats, Floats]:
 def _spanning_tree(distances: Floats) -> tuple[Indices, Indices]:
     """Find the minimum spanning tree of points with these mutual distances (n, n).
 
-    Prim's algorithm on the full matrix: exact, n vectorised steps, indifferent to separate clusters
+    Prim's algorithm on the full matrix: exact, n vectorized steps, indifferent to separate clusters
     and to duplicates (zero lengths, which sparse graphs may take for missing edges).
 
     Returns
@@ -224,7 +224,7 @@ def _root_tree(
 
 
 def _neighborhood_graph(distances: Floats) -> csr_array:
-    """Join each row to its nearest neighbours, and clusters by the edges of the spanning tree."""
+    """Join each row to its nearest neighbors, and clusters by the edges of the spanning tree."""
     n_rows = len(distances)
     n_neighbors = min(N_NEIGHBORS, n_rows - 1)
     nearest = np.argpartition(distances, n_neighbors, axis=1)[:, : n_neighbors + 1]
@@ -233,7 +233,8 @@ def _neighborhood_graph(distances: Floats) -> csr_array:
     tails = np.concatenate([nearest.ravel(), children])
     # Converted to a sparse array, an edge listed twice would count twice its length.
     edges = np.unique(heads * n_rows + tails)
-    heads, tails = np.divmod(edges, n_rows)
+    # Shortest paths need indices of 32 bits, says SciPy 1.11.
+    heads, tails = np.stack(np.divmod(edges, n_rows)).astype(np.int32)
     return csr_array((distances[heads, tails], (heads, tails)), shape=(n_rows, n_rows))
 
 

@@ -90,7 +90,7 @@ class Problem:
         return State(model, statistics, self.prior.log_density(network))
 
     def best_noise(self, state: State, network: Network) -> Noise:
-        """Maximise over the noise, given new weights and the old posterior."""
+        """Maximize over the noise, given new weights and the old posterior."""
         return maximize_noise(
             state.statistics,
             network,
@@ -157,12 +157,12 @@ class LayerwiseStep:
 
 
 def _step_layer(problem: Problem, state: State, layer: int) -> State | None:
-    """Maximise over one layer and the noise; halve the step until the objective does not fall."""
+    """Maximize over one layer and the noise; halve the step until the objective does not fall."""
     propose = problem.propose(state, [layer])
     full = propose(SMALLEST_DAMPING)
     for shortening in range(_MOST_SHORTENINGS):
         if problem.prior.kind is None:
-            network = state.network.towards(full, 0.5**shortening)
+            network = state.network.toward(full, 0.5**shortening)
         else:
             # Half of the way to zero is not zero: damped steps end on the bounds as full ones do.
             network = propose(FIRST_DAMPING * 10.0 ** (shortening - 1)) if shortening else full

@@ -77,7 +77,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Rows are centred and divided by their deviations, so that any unit of measurement will do."""
+    """Samples are centered and scaled to unit variance, so that any unit of measurement will do."""
 
     center: Floats  # (D,)
     deviations: Floats  # (D,)

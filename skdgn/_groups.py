@@ -165,7 +165,7 @@ def _cut_at_cube(cells: Cells, n_dimensions: int) -> Pieces:
 
 
 def _sort_regions(images: _Images, offsets: Floats, n_leaves: int) -> Integers:
-    """Sort regions such that halves of halves ... of the list are neighbours."""
+    """Sort regions such that halves of halves ... of the list are neighbors."""
     n_regions = len(offsets)
     centers = offsets.copy()
     n_corners = np.diff(images.start)
@@ -225,8 +225,8 @@ def _enclose(
         for d in range(n_features):
             center[d] /= n_points
 
-        # Axes: the mean of the slopes, orthogonalised.
-        _orthogonalise(frame)
+        # Axes: the mean of the slopes, orthogonalized.
+        _orthogonalize(frame)
         for s in range(n_components):
             width[s], upper[s] = np.inf, -np.inf
         square = 0.0
@@ -253,7 +253,7 @@ def _enclose(
 
 
 @kernel
-def _orthogonalise(frame: Floats) -> None:
+def _orthogonalize(frame: Floats) -> None:
     """Make rows orthonormal; rows that depend on those before them become zero."""
     n_rows, n_columns = frame.shape
     for s in range(n_rows):

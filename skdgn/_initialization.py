@@ -54,7 +54,7 @@ def starting_network(
     Parameters
     ----------
     rows : ndarray of shape (n, d)
-        Centred, of unit variance (constant columns may be zero).  Of more than `MAX_ROWS` rows, a
+        Centered, of unit variance (constant columns may be zero).  Of more than `MAX_ROWS` rows, a
         random sample is used.
     n_components : int
         Number of latent dimensions.
@@ -93,7 +93,7 @@ def starting_network(
         rows = rows[sample]
     if len(hidden_layer_sizes) == 0:
         network, coordinates = _probabilistic_pca(rows, n_components, activation)
-        # Not the residuals of the coordinates: as posterior means, these shrink towards zero.
+        # Not the residuals of the coordinates: as posterior means, these shrink toward zero.
         variances = rows.var(axis=0) - np.sum(network.coefs[-1] ** 2, axis=1)
         return Start(network, coordinates, np.maximum(variances, 0.0), sample)
     coordinates = find_coordinates(rows, n_components, method, generator)

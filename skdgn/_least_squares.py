@@ -24,16 +24,16 @@ from skdgn._network import Activation, Network
 
 Floats = NDArray[np.float64]
 
-# Pairs of neighbours are averaged down to this many per latent dimension, and targets rotated to
+# Pairs of neighbors are averaged down to this many per latent dimension, and targets rotated to
 # this many principal ones: enough to place kinks, and the cost no longer depends on the data.
 MAX_PAIRS = 200
 MAX_TARGETS = 8
 
-# How often averages are mixed with their neighbours': each time takes out noise that a flexible
+# How often averages are mixed with their neighbors': each time takes out noise that a flexible
 # network would fit, and that EM would not unlearn.
 SMOOTHINGS = 2
 
-# Fraction of the features' own variance. Keeps nearly parallel units from cancelling each other
+# Fraction of the features' own variance. Keeps nearly parallel units from canceling each other
 # with huge weights, and from following the noise; the shape of a curve does not notice.
 RIDGE = 3e-3
 
@@ -104,7 +104,7 @@ class _Fit(NamedTuple):
     activation: Activation
     inputs: tuple[Floats, ...]  # (m, fan_in + 1) per hidden layer, ones last
     slopes: tuple[Floats, ...]  # (m, u) per hidden layer
-    basis: Floats  # (m, u): spans the centred features, orthonormal but for the ridge
+    basis: Floats  # (m, u): spans the centered features, orthonormal but for the ridge
     residuals: Floats  # (m, k)
     loss: float
 
@@ -122,7 +122,7 @@ def _search_hidden_layers(
     # Of the averages alone, whose residuals are smaller than those of rows: a cautious comparison.
     hopeless = HOPELESS * to_beat * averages.targets.size
     if pairs.targets.shape[1] > MAX_TARGETS:
-        # Squared error is blind to rotations, and neighbours' averages vary in few directions.
+        # Squared error is blind to rotations, and neighbors' averages vary in few directions.
         axes, _ = principal_axes(averages.targets, MAX_TARGETS)
         pairs, averages = (_Pairs(some.latent, some.targets @ axes) for some in (pairs, averages))
 
@@ -152,7 +152,7 @@ def _search_hidden_layers(
         if best.loss > hopeless:
             return best.hidden
 
-    # Averages hide what a steep unit does between them, most of all at the ends, where neighbours
+    # Averages hide what a steep unit does between them, most of all at the ends, where neighbors
     # lie far apart: the rows themselves have the last word, and a few steps.
     revived = [_revive(fit, averages, generator) for fit in finalists[-MAX_FINALISTS:]]
     judged = [_fit_output_layer(fit.hidden, activation, pairs) for fit in revived]
@@ -162,7 +162,7 @@ def _search_hidden_layers(
 
 
 def _average_neighbors(pairs: _Pairs) -> _Pairs:
-    """Average pairs over groups of neighbours in latent space.
+    """Average pairs over groups of neighbors in latent space.
 
     Halves groups at the median of their widest coordinate: quantile bins in one dimension.
     """
@@ -191,7 +191,7 @@ def _average_neighbors(pairs: _Pairs) -> _Pairs:
 
 
 def _smooth(pairs: _Pairs) -> _Pairs:
-    """Mix each pair with its nearest neighbours in latent space, itself counting half.
+    """Mix each pair with its nearest neighbors in latent space, itself counting half.
 
     Coordinates are mixed like targets, so that what is linear stays so.
     """
@@ -360,7 +360,7 @@ def _balance(layers: Sequence[Floats], activation: Activation) -> Network:
     Positive factors pass through the activation, so the function stays the same.
     """
     layers = [layer.copy() for layer in layers]
-    for _ in range(20):  # a unit's scale depends on its neighbours': sweep until settled
+    for _ in range(20):  # a unit's scale depends on its neighbors': sweep until settled
         for before, behind in itertools.pairwise(layers):
             sizes_before = np.linalg.norm(before, axis=1)
             sizes_behind = np.linalg.norm(behind[:, :-1], axis=0)

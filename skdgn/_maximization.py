@@ -32,7 +32,7 @@ from skdgn._network import AffineMaps, Bools, Floats, Network
 from skdgn._noise import Noise
 from skdgn._statistics import SufficientStatistics
 
-# Hidden weights beyond this number: conjugate gradients instead of a factorised matrix.
+# Hidden weights beyond this number: conjugate gradients instead of a factorized matrix.
 LARGEST_DENSE_SYSTEM = 1500
 MOST_CG_STEPS = 250
 CG_TOLERANCE = 1e-6
@@ -342,7 +342,7 @@ def maximize_noise(
     covariance_type: str,
     floors: Floats,
 ) -> Noise:
-    """Maximise the expected log-likelihood over noise covariances not below the floors (D,).
+    """Maximize the expected log-likelihood over noise covariances not below the floors (D,).
 
     Patterns are held fixed.
     """
@@ -356,7 +356,7 @@ def _scatter(
 ) -> Floats:
     """Sum of ``w (x - g)(x - g)'`` over rows, in the shape of the covariance.
 
-    The cross terms are symmetrised (the paper's are not).
+    The cross terms are symmetrized (the paper's are not).
     """
     output = _homogeneous(affine_maps(network, patterns)[-1], len(patterns))[:, :-1]
     targets = np.concatenate([statistics.cross, statistics.data[:, :, None]], axis=2)

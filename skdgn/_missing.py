@@ -69,7 +69,7 @@ def make_holes(units: NoiseUnits) -> Holes:
 
 @kernel
 def find_holes(row: Floats, units: NoiseUnits, holes: Holes) -> int:
-    """Order the features of a row, and factorise; return how many were observed.
+    """Order the features of a row, and factorize; return how many were observed.
 
     Rows that follow each other often have the same holes: the factor is then kept.
     """

@@ -98,7 +98,7 @@ class Model:
     def variational_gaps(
         self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
     ) -> Floats:
-        """Amortisation gap and family gap of every row (n, D) and its Gaussian: (n, 2)."""
+        """Amortization gap and family gap of every row (n, D) and its Gaussian: (n, 2)."""
         return variational_gaps(self.visitor, rows, means, factors, workers)
 
     def means(self, rows: NDArray[Any], workers: Workers) -> Floats:

@@ -4,7 +4,7 @@ On region r, log p(x, z) is a constant minus
 
     (|x~ - b~ - P' center|^2 + |F center|^2 + |y - center|^2) / 2        with z = F y
 
-so its maximum is at the region's point nearest to the centre, in whitened coordinates: a small
+so its maximum is at the region's point nearest to the center, in whitened coordinates: a small
 quadratic program.  Facets bound that distance from below.  Regions are taken in the order of their
 bounds until none can be better than the best so far: the maximum is global.
 """
@@ -182,7 +182,7 @@ def _nearest_in_region(
     multipliers: Floats,
     point: Floats,
 ) -> float:
-    """Find the region's point nearest to a centre, relative to it; return its distance."""
+    """Find the region's point nearest to a center, relative to it; return its distance."""
     first, last = conditionals.facet_start[region], conditionals.facet_start[region + 1]
     for f in range(first, last):
         bounds[f - first] = conditionals.facet_offsets[f]

@@ -165,7 +165,7 @@ class Network:
             intercepts=(*self.intercepts[:-1], self.intercepts[-1][features]),
         )
 
-    def towards(self, other: Network, share: float) -> Network:
+    def toward(self, other: Network, share: float) -> Network:
         """Return the network at this share of the way to another one."""
         if share == 1.0:
             return other  # to the last digit: zeros and bounds stay what they are

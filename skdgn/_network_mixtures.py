@@ -301,7 +301,7 @@ class MixtureProblem:
         )
 
     def best_weights(self, state: MixtureState) -> Floats:
-        """Maximise over the weights of the networks."""
+        """Maximize over the weights of the networks."""
         return self.share_out(
             np.array([network.statistics.total_weight for network in state.networks])
         )

@@ -2,7 +2,7 @@
 
 Units are inserted one at a time, layer by layer: each splits every cell it crosses.  A cell is
 thus never met twice and never missed, whatever the degeneracies of the network; there is nothing to
-search for.  (The paper walks from a cell to its neighbours instead; tests compare the two.)
+search for.  (The paper walks from a cell to its neighbors instead; tests compare the two.)
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _COMPARISON_COPIES = 2
 
 
 def log_density(visitor: Visitor, rows: NDArray[Any], workers: Workers) -> Floats:
-    """Exact log p(x) of every row (n, D)."""
+    """Exact log p(x) of every sample (n, D)."""
     return workers.fill(
         np.empty(len(rows)),
         lambda batch: visitor.visit(read(batch)).log_density,
@@ -37,7 +37,7 @@ def log_density(visitor: Visitor, rows: NDArray[Any], workers: Workers) -> Float
 def conditional_log_density(
     visitor: Visitor, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
 ) -> Floats:
-    """Exact log density of some features of every row (n, D), given the others."""
+    """Exact log density of some features of every sample (n, D), given the others."""
 
     def compare_batch(batch: NDArray[Any]) -> Floats:
         joint = read(batch)
@@ -51,7 +51,7 @@ def conditional_log_density(
 
 
 def posterior(visitor: Visitor, rows: NDArray[Any], workers: Workers) -> Posterior:
-    """Exact posterior of every row (n, D)."""
+    """Exact posterior of every sample (n, D)."""
     parts = workers.map(lambda batch: visitor.visit(read(batch)), visitor.row_bytes, rows)
     visits = concatenate([visits for _, visits in parts])
     return Posterior(visitor, read(rows), visits, workers.reporter)
@@ -64,7 +64,7 @@ def summarize(
     result: NDArray[Any],
     workers: Workers,
 ) -> NDArray[Any]:
-    """Fill in one entry per row (n, D) from its posterior, which is not kept."""
+    """Fill in one entry per sample (n, D) from its posterior, which is not kept."""
 
     def summarize_batch(batch: NDArray[Any]) -> NDArray[Any]:
         table = read(batch)
@@ -76,7 +76,7 @@ def summarize(
 def lower_bounds(
     visitor: Visitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
 ) -> Floats:
-    """Evidence lower bound of every row (n, D) and its Gaussian."""
+    """Evidence lower bound of every sample (n, D) and its Gaussian."""
 
     def bound_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
         table = read(batch)
@@ -107,11 +107,11 @@ def variational_gaps(
 
 
 class Posterior:
-    """Exact posterior of the latent variables, given each of n rows.
+    """Exact posterior of the latent variables, given each of n samples.
 
     Returned by `PiecewiseAffineDGN.posterior`; not meant to be constructed by hand.  It keeps, for
-    each row, the mean and covariance on every region that matters: memory follows the number of
-    rows.
+    each sample, the mean and covariance on every region that matters: memory follows the number of
+    samples.
 
     Attributes
     ----------
@@ -215,7 +215,7 @@ class Posterior:
 
     @cached_property
     def _conditional(self) -> tuple[Floats, Floats]:
-        """Factors (v, S, S) and whitened centres (v, S) of the visits' untruncated Gaussians."""
+        """Factors (v, S, S) and whitened centers (v, S) of the visits' untruncated Gaussians."""
         return self._visitor.condition(self._table, self._visits)
 
     @cached_property
@@ -224,19 +224,19 @@ class Posterior:
         return np.isfinite(self._visits.log_density)
 
     def sample(self, n_draws: int = 1, random_state: Any = None) -> Floats:
-        """Draw from the posterior of each row, exactly and independently.
+        """Draw from the posterior of each sample, exactly and independently.
 
         Parameters
         ----------
         n_draws : int, default=1
-            Number of latent points for each row.
+            Number of latent points for each sample.
         random_state : int, RandomState, Generator or None, default=None
             Seed of the draws: an integer gives the same ones each time.
 
         Returns
         -------
         draws : ndarray of shape (n_draws, n_samples, n_components)
-            NaN for a row whose log density is -inf.
+            NaN for a sample whose log density is -inf.
 
         Examples
         --------
@@ -281,7 +281,7 @@ class Posterior:
         ----------
         zero_noise : bool, default=False
             Find the limit of the maximum as the noise shrinks instead: the point whose image is
-            nearest to the row (in units of the noise), that of the smallest norm if there are
+            nearest to the sample (in units of the noise), that of the smallest norm if there are
             several.
 
         Returns
@@ -313,7 +313,7 @@ class Posterior:
         Parameters
         ----------
         Z : array-like of shape (n_points, n_components)
-            Latent points, the same for all rows.
+            Latent points, the same for all samples.
 
         Returns
         -------
@@ -344,9 +344,9 @@ class Posterior:
         Parameters
         ----------
         means : array-like of shape (n_samples, n_components)
-            Mean of a Gaussian q for each row.
+            Mean of a Gaussian q for each sample.
         covariances : array-like of shape (n_samples, n_components, n_components)
-            Covariance of q for each row.
+            Covariance of q for each sample.
 
         Returns
         -------
@@ -377,10 +377,10 @@ class Posterior:
         Parameters
         ----------
         criterion : {"kl", "moments"}, default="kl"
-            ``"kl"`` minimises KL(q || posterior), as variational inference does; ``"moments"``
-            takes the posterior's mean and covariance, which minimise KL(posterior || q).
+            ``"kl"`` minimizes KL(q || posterior), as variational inference does; ``"moments"``
+            takes the posterior's mean and covariance, which minimize KL(posterior || q).
         means : array-like of shape (n_samples, n_components), default=None
-            Mean of a Gaussian for each row, from which the search is to start, too (``"kl"``
+            Mean of a Gaussian for each sample, from which the search is to start, too (``"kl"``
             only).
         covariances : array-like of shape (n_samples, n_components, n_components), default=None
             Its covariance.
@@ -388,7 +388,7 @@ class Posterior:
         Returns
         -------
         means : ndarray of shape (n_samples, n_components)
-            Mean of the best Gaussian for each row.
+            Mean of the best Gaussian for each sample.
         covariances : ndarray of shape (n_samples, n_components, n_components)
             Its covariance.
 

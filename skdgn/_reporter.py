@@ -28,7 +28,7 @@ _WORTH_MENTIONING = 2.0
 
 
 class Reporter:
-    """Says what is going on: 0 nothing, 1 briefly, 2 at length.
+    """Says what is going on: 0 what everybody should know, 1 briefly, 2 at length, -1 nothing.
 
     On a terminal a line is rewritten; into a file or a pipe, a line is written now and then.
 
@@ -50,7 +50,8 @@ class Reporter:
         self._phase = ""
         self._is_line_open = False
         self._is_counting = False
-        self._said_compiling = False
+        if self.verbose < 0:
+            _NOTICE.is_due = False
 
     def __enter__(self) -> Self:
         self._started = time.perf_counter()
@@ -72,7 +73,7 @@ class Reporter:
     def begin(self, phase: str) -> None:
         """Say what comes next."""
         self.name(phase)
-        if self.verbose:
+        if self.verbose > 0:
             self.write(f"{phase}  {self.seconds:.1f} s", lasting=self.verbose > 1)
 
     def name(self, phase: str) -> None:
@@ -81,7 +82,9 @@ class Reporter:
 
     def announce(self, message: str) -> None:
         """Say what everybody should know, by the display or else by the logger's warnings."""
-        if self.verbose:
+        if self.verbose < 0:
+            return
+        if self.verbose > 0:
             self.write(message)
         logger.log(logging.INFO if self.verbose else logging.WARNING, message)
 
@@ -91,7 +94,7 @@ class Reporter:
 
         Of work within work, only the outer one counts.
         """
-        if self._is_counting or not self.verbose:
+        if self._is_counting or self.verbose < 1:
             yield lambda done: None
             return
         began, is_nameless = time.perf_counter(), not self._phase
@@ -103,8 +106,7 @@ class Reporter:
 
         self._is_counting = True
         try:
-            with self.watch_compiler():
-                yield advance
+            yield advance
         finally:
             self._is_counting = False
             if is_nameless:
@@ -112,7 +114,7 @@ class Reporter:
 
     @contextmanager
     def watch_compiler(self) -> Iterator[None]:
-        """Say it when Numba compiles, once, and measure how long it takes."""
+        """Measure how long Numba takes to compile what is needed."""
         with event.install_listener("numba:compile", _CompilerListener(self)):
             yield
 
@@ -126,12 +128,6 @@ class Reporter:
         name = f"{self._phase}  " if self._phase else ""
         text = f"{name}{counted}  {now - began:.1f} s, about {left:.0f} s left"
         self.write(text, lasting=False)
-
-    def _say_compiling(self) -> None:
-        if self.verbose and not self._said_compiling:
-            self._said_compiling = True
-            name = f"{self._phase}: " if self._phase else ""
-            self.write(f"{name}compiling, once on this machine", lasting=False)
 
     def write(self, text: str, lasting: bool = True) -> None:
         """Write a line, which may be rewritten unless it is to last."""
@@ -162,7 +158,6 @@ class _CompilerListener(event.Listener):
         """Another kernel is compiled."""
         if self._depth == 0:
             self._began = time.perf_counter()
-            self._reporter._say_compiling()
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
@@ -170,3 +165,31 @@ class _CompilerListener(event.Listener):
         self._depth -= 1
         if self._depth == 0:
             self._reporter.seconds_compiled += time.perf_counter() - self._began
+
+
+class _CompilerNotice(event.Listener):
+    """Tells, once in a process, that Numba compiles: the first call of each kind takes long.
+
+    Not at all, in a process in which anybody has asked for silence.
+    """
+
+    def __init__(self) -> None:
+        self.is_due = True
+
+    def on_start(self, event: Any) -> None:
+        """Numba begins to compile a function, which may be another package's."""
+        module = str(event.data["dispatcher"].py_func.__module__)
+        if not self.is_due or not module.startswith("skdgn."):
+            return
+        self.is_due = False
+        logger.warning(
+            "skdgn is being compiled for this machine, which takes some seconds the first time "
+            "that a method is called. (To do it ahead of time: python -m skdgn.compile)"
+        )
+
+    def on_end(self, event: Any) -> None:
+        """It is done."""
+
+
+_NOTICE = _CompilerNotice()
+event.register("numba:compile", _NOTICE)

@@ -25,7 +25,7 @@ _HASH_SHIFT = np.uint64(29)
 
 @dataclass(frozen=True)
 class ScaledRows:
-    """A view of a table that centres and scales rows as they are read.
+    """A view of a table that centers and scales rows as they are read.
 
     What is indexed is such a view again; ``np.asarray`` reads it.
     """

@@ -30,7 +30,7 @@ from skdgn._visits import Visitor, Visits
 
 @dataclass(frozen=True)
 class SufficientStatistics:
-    """Sums over rows (all unnormalised: they carry the responsibilities)."""
+    """Sums over rows (all unnormalized: they carry the responsibilities)."""
 
     weights: Floats  # (R,) sum of w
     first: Floats  # (R, S) sum of w z

@@ -1,6 +1,6 @@
 """One step of stepwise EM: a chunk of rows changes a model that has seen others before.
 
-The output layer and the noise maximise the expected log-likelihood of the running statistics
+The output layer and the noise maximize the expected log-likelihood of the running statistics
 (`skdgn._running`).  Hidden layers take a damped step on them as well, which holds the regions
 fixed; whether it is worth taking is for the exact log-likelihood of the chunk to decide, as it is
 for that of all rows in `skdgn._em`.

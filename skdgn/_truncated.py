@@ -1,7 +1,7 @@
 """The normal distribution truncated to an interval: integrals and quantiles with all their digits.
 
-Everything is written for the density exp(slope v - v^2 / 2) on an interval: a normal with centre
-``slope``.  What is far from the centre is measured from the interval's nearest end, where nothing
+Everything is written for the density exp(slope v - v^2 / 2) on an interval: a normal with center
+``slope``.  What is far from the center is measured from the interval's nearest end, where nothing
 large cancels.
 """
 

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
-from sklearn.utils._set_output import ADAPTERS_MANAGER, _get_output_config
 from sklearn.utils.validation import (
-    _check_feature_names_in,
-    _check_sample_weight,
     validate_data,
 )
 
 from skdgn._network import Floats
+from skdgn._sklearn import check_sample_weight
 
 
 def validate_rows(
@@ -78,21 +76,12 @@ def check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats
         return np.broadcast_to(np.float64(1.0), (len(rows),))
     if np.ma.is_masked(sample_weight):
         raise ValueError("sample_weight must have no masked entries: weigh such samples by zero.")
-    weights: Floats = _check_sample_weight(
+    weights: Floats = check_sample_weight(
         sample_weight, rows, dtype=np.float64, ensure_non_negative=True
     )
     if not weights.sum() > 0:
         raise ValueError("sample_weight must have a positive sum, got only zeros.")
     return weights
-
-
-def name_columns(estimator: Any, rows: Floats) -> Any:
-    """Return rows (n, D) as the kind of table that ``set_output`` asked of `transform`."""
-    kind = _get_output_config("transform", estimator)["dense"]
-    if kind == "default":
-        return rows
-    names = _check_feature_names_in(estimator)
-    return ADAPTERS_MANAGER.adapters[kind].create_container(rows, rows, names)
 
 
 def _column_without_numbers(X: Any) -> Any:

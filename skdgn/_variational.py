@@ -243,7 +243,7 @@ def improve_gaussian(
     mean: Floats,
     factor: Floats,
 ) -> tuple[float, Floats, Floats]:
-    """Minimise KL(q || p(z | x)) over Gaussians q, from a first one.
+    """Minimize KL(q || p(z | x)) over Gaussians q, from a first one.
 
     Returns the smallest -E_q[log p(x, z)] - log det(factor) found, the mean and the factor.  It is
     a local minimum: there may be others.

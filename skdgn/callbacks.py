@@ -10,14 +10,7 @@ from sklearn.base import BaseEstimator
 
 from skdgn._fitting import Iteration
 
-__all__ = ["CallbackSupportMixin", "FitTasks"]
-
-try:
-    from sklearn.callback import CallbackSupportMixin
-except ImportError:  # scikit-learn before 1.9
-
-    class CallbackSupportMixin:  # type: ignore[no-redef] # the same name, without callbacks
-        """Stands for the class of the same name that newer versions of scikit-learn have."""
+__all__ = ["FitTasks"]
 
 
 class FitTasks:
@@ -35,7 +28,7 @@ class FitTasks:
     max_iter : int
         Largest number of iterations of each.
     X : array-like of shape (n_samples, n_features)
-        The rows as the user gave them.
+        The samples as the user gave them.
     sample_weight : array-like of shape (n_samples,) or None
         Their weights.
     attributes : callable

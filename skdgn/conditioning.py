@@ -44,7 +44,7 @@ class ExactConditioning(ExactInference):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.  Rows without any value are allowed.
+            NaN where a value is missing.  Samples without any value are allowed.
         method : {"mean", "sample"}, default="mean"
             The conditional mean, or an independent draw from the conditional distribution: of the
             region, then of the latent point in it, then of the noise; before all of them, of the
@@ -106,7 +106,7 @@ class ExactConditioning(ExactInference):
         return tables if _is_frame(X) else np.stack(tables)
 
     def conditional_score_samples(self, X: ArrayLike, given: Given) -> Floats:
-        """Compute the exact log density of some features of each row, given the others.
+        """Compute the exact log density of some features of each sample, given the others.
 
         Parameters
         ----------

@@ -11,10 +11,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, _fit_context, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import FitFailedWarning
 from sklearn.utils import Bunch
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.parallel import Parallel, delayed
 
 from skdgn._batches import way_of_returning
@@ -24,6 +23,7 @@ from skdgn._documentation import DocumentedMixin
 from skdgn._network import Floats
 from skdgn._random import make_generator
 from skdgn._rows import fits_into, merge_duplicates
+from skdgn._sklearn import VERBOSE, Interval, fit_context
 from skdgn._stacking import stack
 from skdgn._validation import check_weights, validate_rows
 from skdgn._versions import VersionedMixin
@@ -70,7 +70,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
     random_state : int, RandomState, Generator or None, default=None
         Seed of the bootstrap samples, of the members' own seeds, and of draws that are given none.
     verbose : int, default=0
-        1 prints a line for every member.
+        1 prints a line for every member; -1 silences everything, as in `PiecewiseAffineDGN`.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
             Interval(Integral, None, -1, closed="right"),
         ],
         "random_state": ["random_state", np.random.Generator],
-        "verbose": ["verbose"],
+        "verbose": VERBOSE,
     }
 
     # Set by fit.
@@ -209,7 +209,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         return ensemble
 
     # The members' own parameters are checked before any of them is fitted.
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the members, and their weights.
 
@@ -478,7 +478,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         return members, log_densities, interrupted
 
     def _report(self, n_done: int, n_tasks: int, seconds: float) -> None:
-        if self.verbose:
+        if self.verbose > 0:
             print(f"fit {n_done}/{n_tasks}  {seconds:.1f} s", flush=True)
 
 

@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from skdgn._attributes import attributes_of_model, attributes_of_result
@@ -35,10 +34,11 @@ from skdgn._progress import IterationPrinter, describe_interrupt
 from skdgn._random import draw_seed
 from skdgn._rows import value_ranges
 from skdgn._running import Running
+from skdgn._sklearn import VERBOSE, CallbackSupportMixin, Interval, StrOptions, fit_context
 from skdgn._stepwise import take_step
 from skdgn._validation import check_weights, validate_rows
 from skdgn._versions import VersionedMixin
-from skdgn.callbacks import CallbackSupportMixin, FitTasks
+from skdgn.callbacks import FitTasks
 from skdgn.density import ExactDensity
 from skdgn.inference import LatentInference
 
@@ -57,25 +57,25 @@ class PiecewiseAffineDGN(
 ):
     """Deep generative network with an exact density.
 
-    A row is made in three steps: a latent point ``z ~ N(0, I)`` is drawn, a network ``g`` turns it
-    into a point among the rows, and Gaussian noise is added, ``x = g(z) + noise``.  Activations are
-    piecewise affine.  So latent space falls into regions on each of which ``g`` is affine, and
-    likelihood, posterior and moments are sums of Gaussian integrals over them: exact to rounding
-    for up to three latent dimensions, estimates with a standard error for more.
+    A sample is made in three steps: a latent point ``z ~ N(0, I)`` is drawn, a network ``g`` turns
+    it into a point among the samples, and Gaussian noise is added, ``x = g(z) + noise``.
+    Activations are piecewise affine.  So latent space falls into regions on each of which ``g`` is
+    affine, and likelihood, posterior and moments are sums of Gaussian integrals over them: exact to
+    rounding for up to three latent dimensions, estimates with a standard error for more.
 
-    It is fitted by expectation-maximisation.  Rows need no scaling beforehand, and missing values
-    (NaN) are allowed everywhere.
+    It is fitted by expectation-maximization.  Samples need no scaling beforehand, and missing
+    values (NaN) are allowed everywhere.
 
     Parameters
     ----------
     n_components : int, default=1
-        Number of latent dimensions: one draws a curve through the rows, two a sheet.  The number
+        Number of latent dimensions: one draws a curve through the samples, two a sheet.  The number
         of regions grows with every one of them: one or two are comfortable, three are for small
-        networks.  Begin with one, and compare by `score` on rows that were held out.
+        networks.  Begin with one, and compare by `score` on samples that were held out.
     hidden_layer_sizes : tuple of int or int, default=(16,)
         Widths of the hidden layers; 8 means ``(8,)``, and ``()`` is the linear model (probabilistic
         PCA, factor analysis).  More units bend the curve more often: choose by `bic`, or by `score`
-        on rows that were held out.
+        on samples that were held out.
     activation : {"relu", "leaky_relu", "abs"}, default="leaky_relu"
         Activation of the hidden units.  Units of ``"relu"`` may become constant and be lost;
         ``"abs"`` folds latent space at each of its borders.
@@ -84,23 +84,23 @@ class PiecewiseAffineDGN(
     covariance_type : {"spherical", "diag", "full"}, default="diag"
         Shape of the noise covariance: one variance for all features, one for each of them, or a
         full matrix.  ``"spherical"`` is for features in the same unit, measured alike; ``"full"``
-        for correlated noise, if there are many more rows than features.
+        for correlated noise, if there are many more samples than features.
     weight_prior : {"gaussian", "laplace", "uniform"} or None, default=None
         Prior of the weights ``coefs_``, each on its own; intercepts have none.  None is maximum
-        likelihood.  A prior helps if there are few rows for many weights; ``"laplace"`` makes some
-        of them exactly zero.
+        likelihood.  A prior helps if there are few samples for many weights; ``"laplace"`` makes
+        some of them exactly zero.
     prior_scale : float, default=1.0
         Standard deviation of ``"gaussian"``, scale of ``"laplace"`` (the density falls as
         ``exp(-|w| / scale)``), bound of ``"uniform"``.  Those of the output layer are in the
-        units of the rows.
+        units of the samples.
     m_step : {"joint", "layerwise"}, default="joint"
         Damped Gauss-Newton steps over all layers at once, or one layer after the other in closed
         form, as in the paper.  Either way a step that lowers the exact likelihood is refused;
         ``"joint"`` usually ends higher.
     init_params : {"auto", "tree", "isomap", "pca", "random"}, default="auto"
-        Where the fit starts: latent coordinates found on the rows, to which a network is fitted.
+        Where the fit starts: latent coordinates found on the samples, to which a network is fitted.
         ``"tree"`` walks along a minimum spanning tree (of two latent dimensions and more, it is
-        ``"isomap"``), ``"isomap"`` keeps distances along the rows, ``"pca"`` takes principal
+        ``"isomap"``), ``"isomap"`` keeps distances along the samples, ``"pca"`` takes principal
         components, ``"random"`` random coordinates.  ``"auto"`` tries the first three briefly and
         keeps the likeliest.
     n_init : int, default=1
@@ -109,7 +109,7 @@ class PiecewiseAffineDGN(
     max_iter : int, default=200
         Largest number of iterations.  A warning says if it was reached.
     tol : float, default=1e-4
-        EM stops when an iteration adds less than this to the mean log-likelihood (nats per row),
+        EM stops when an iteration adds less than this to the mean log-likelihood (nats per sample),
         twice in a row.  1e-3 is enough for a first look.
     reg_covar : float, default=1e-6
         Smallest variance of the noise, as a share of the variance of the features.  Features with
@@ -126,8 +126,9 @@ class PiecewiseAffineDGN(
     verbose : int, default=0
         1 shows what is being done, how far it is, and since when: a progress bar for fits, a count
         of samples for other methods that take longer than seconds.  2 prints a line for every
-        iteration and whatever comes before the first.  0 is silent, but for a warning of the logger
-        ``"skdgn"`` (see `logging`) if a fit will be long.
+        iteration and whatever comes before the first.  0 is silent, but for warnings of the logger
+        ``"skdgn"`` (see `logging`): once if functions have to be compiled first, and if a fit will
+        be long.  -1 silences these, too, the first one for the whole process.
 
     Attributes
     ----------
@@ -154,7 +155,7 @@ class PiecewiseAffineDGN(
     n_iter_ : int
         Number of EM iterations.
     lower_bound_ : float
-        Mean log-likelihood of the rows at the end of the fit, in nats; with a prior, plus the
+        Mean log-likelihood of the samples at the end of the fit, in nats; with a prior, plus the
         log density of ``coefs_`` divided by the sum of the rows' weights.
     lower_bounds_ : ndarray of shape (n_iter,)
         The same after every iteration; it never decreases.
@@ -170,7 +171,7 @@ class PiecewiseAffineDGN(
     See Also
     --------
     DGNImputer : Fills in missing values, in a pipeline.
-    DGNOutlierDetector : Finds rows of low density.
+    DGNOutlierDetector : Finds samples of low density.
 
     Notes
     -----
@@ -234,7 +235,7 @@ class PiecewiseAffineDGN(
             Interval(Integral, None, -1, closed="right"),
         ],
         "random_state": ["random_state", np.random.Generator],
-        "verbose": ["verbose"],
+        "verbose": VERBOSE,
     }
 
     # Set by fit.
@@ -286,9 +287,9 @@ class PiecewiseAffineDGN(
         self.random_state = random_state
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit network and noise by exact expectation-maximisation.
+        """Fit network and noise by exact expectation-maximization.
 
         Parameters
         ----------
@@ -297,7 +298,7 @@ class PiecewiseAffineDGN(
         y : None
             Ignored, present for scikit-learn's conventions.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows; a weight of 2 counts a row twice.
+            Weights of the samples; a weight of 2 counts a sample twice.
 
         Returns
         -------
@@ -341,11 +342,11 @@ class PiecewiseAffineDGN(
             warnings.warn(self._describe_ties(result.bound_by_ties), UserWarning, stacklevel=3)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from a chunk of rows, and keep what was learned from others before.
+        """Learn from a chunk of samples, and keep what was learned from others before.
 
         Parameters
         ----------
@@ -354,7 +355,7 @@ class PiecewiseAffineDGN(
         y : None
             Ignored, present for scikit-learn's conventions.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows; a weight of 2 counts a row twice.
+            Weights of the samples; a weight of 2 counts a sample twice.
 
         Returns
         -------
@@ -363,11 +364,11 @@ class PiecewiseAffineDGN(
 
         Notes
         -----
-        Stepwise EM [1]_.  The first chunk is fitted as by `fit`; rows of an earlier `fit` count as
-        a first chunk.  Every other one adds its statistics to running ones, in which older chunks
-        count less and less, and makes one step.  Chunks should not differ systematically: shuffle
-        a table before it is cut.  ``lower_bound_`` and ``lower_bounds_`` are those of the last
-        chunk, which may be less likely than the one before; ``n_iter_`` counts the steps.  An
+        Stepwise EM [1]_.  The first chunk is fitted as by `fit`; samples of an earlier `fit` count
+        as a first chunk.  Every other one adds its statistics to running ones, in which older
+        chunks count less and less, and makes one step.  Chunks should not differ systematically:
+        shuffle a table before it is cut.  ``lower_bound_`` and ``lower_bounds_`` are those of the
+        last chunk, which may be less likely than the one before; ``n_iter_`` counts the steps.  An
         interrupt (Ctrl-C) leaves the estimator as it was.
 
         References

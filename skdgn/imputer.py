@@ -7,12 +7,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, _fit_context, clone
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import check_is_fitted
 
 from skdgn._delegation import DelegatingMixin
 from skdgn._documentation import DocumentedMixin
+from skdgn._sklearn import VERBOSE, fit_context
 from skdgn._validation import validate_rows
 from skdgn._versions import VersionedMixin
 from skdgn.density import ExactDensity
@@ -34,7 +35,8 @@ class DGNImputer(
     Parameters
     ----------
     estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
-        The model to be fitted to the rows, holes included; None is ``PiecewiseAffineDGN()``.
+        The model to be fitted to the samples, missing values included; None is
+        ``PiecewiseAffineDGN()``.
     add_indicator : bool, default=False
         Whether to append a column of zeros and ones for each feature that had missing values in
         `fit`, 1 where a value was missing.
@@ -79,7 +81,7 @@ class DGNImputer(
         "add_indicator": ["boolean"],
         "random_state": ["random_state", np.random.Generator],
         "n_jobs": [Integral, None],
-        "verbose": ["verbose"],
+        "verbose": VERBOSE,
     }
 
     def __init__(
@@ -98,7 +100,7 @@ class DGNImputer(
         self.verbose = verbose
 
     # The estimator's own parameters are checked when it is fitted.
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model to what was observed.
 
@@ -109,7 +111,7 @@ class DGNImputer(
         y : None
             Ignored, present for scikit-learn's conventions.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows; a weight of 2 counts a row twice.
+            Weights of the samples; a weight of 2 counts a sample twice.
 
         Returns
         -------

@@ -19,7 +19,8 @@ from skdgn._network import Floats
 from skdgn._posterior import Posterior
 from skdgn._random import RandomSource, random_source
 from skdgn._reporter import Reporter
-from skdgn._validation import check_weights, name_columns, validate_rows
+from skdgn._sklearn import name_columns
+from skdgn._validation import check_weights, validate_rows
 from skdgn._weighted_sums import Density
 
 
@@ -47,13 +48,13 @@ class ExactInference(DensityMixin):
         return validate_rows(self, X, reset=False)
 
     def score_samples(self, X: ArrayLike) -> Floats:
-        """Compute the exact log density of each row.
+        """Compute the exact log density of each sample.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             NaN where a value is missing: the density is then that of the observed entries, as
-            everywhere in this class; a row without any has a log density of 0.
+            everywhere in this class; a sample without any has a log density of 0.
 
         Returns
         -------
@@ -61,7 +62,7 @@ class ExactInference(DensityMixin):
             log p(x) in nats, exact to rounding for up to three latent dimensions, far outliers
             included.  For more, an estimate to two or three digits:
             ``posterior(X).log_density_error`` holds its standard error.  -inf where squares
-            overflow, beyond 1e150 deviations of the noise: nothing is known of such a row's latent
+            overflow, beyond 1e150 standard deviations of the noise: nothing is known of its latent
             variables, and their posterior is NaN.
 
         Examples
@@ -196,7 +197,8 @@ class InformationCriteria(ExactInference):
     def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Compute the Bayesian information criterion on X; the lower the better.
 
-        It asks more of an additional parameter than `aic` does, if there are more than seven rows.
+        It asks more of an additional parameter than `aic` does, if there are more than seven
+        samples.
 
         Parameters
         ----------
@@ -235,7 +237,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         raise NotImplementedError("a mixin: the estimator holds the model")
 
     def posterior(self, X: ArrayLike) -> Posterior:
-        """Compute the exact posterior of the latent variables, given each row.
+        """Compute the exact posterior of the latent variables, given each sample.
 
         Parameters
         ----------
@@ -250,8 +252,8 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
 
         Notes
         -----
-        It keeps what is known of every row, the mean and covariance on each region that matters:
-        unlike that of the other methods, its memory follows the number of rows.  `transform`,
+        It keeps what is known of every sample, the mean and covariance on each region that matters:
+        unlike that of the other methods, its memory follows the number of samples.  `transform`,
         `predict_proba`, `elbo` and `variational_gap` keep their results only.
 
         Examples
@@ -270,18 +272,18 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         return self._fitted_model().posterior(rows, self._workers())
 
     def elbo(self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Floats:
-        """Compute the evidence lower bound of a Gaussian q(z | x) for each row, exactly.
+        """Compute the evidence lower bound of a Gaussian q(z | x) for each sample, exactly.
 
-        It is what a variational autoencoder maximises, and at most the log density.
+        It is what a variational autoencoder maximizes, and at most the log density.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             NaN where a value is missing.
         means : array-like of shape (n_samples, n_components)
-            Mean of q for each row, as an encoder gives it.
+            Mean of q for each sample, as an encoder gives it.
         covariances : array-like of shape (n_samples, n_components, n_components)
-            Covariance of q for each row.
+            Covariance of q for each sample.
 
         Returns
         -------
@@ -307,21 +309,21 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
     def variational_gap(
         self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike
     ) -> tuple[Floats, Floats]:
-        """Split the gap between log density and lower bound, for a Gaussian q(z | x) per row.
+        """Split the gap between log density and lower bound, for a Gaussian q(z | x) per sample.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             NaN where a value is missing.
         means : array-like of shape (n_samples, n_components)
-            Mean of q for each row, as an encoder gives it.
+            Mean of q for each sample, as an encoder gives it.
         covariances : array-like of shape (n_samples, n_components, n_components)
-            Covariance of q for each row.
+            Covariance of q for each sample.
 
         Returns
         -------
-        amortisation_gap : ndarray of shape (n_samples,)
-            What is lost because q is not the best Gaussian for its row, in nats.
+        amortization_gap : ndarray of shape (n_samples,)
+            What is lost because q is not the best Gaussian for its sample, in nats.
         family_gap : ndarray of shape (n_samples,)
             What the best Gaussian loses, in nats: the posterior is not Gaussian.
 
@@ -336,8 +338,8 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         >>> model = PiecewiseAffineDGN.from_network(
         ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
         ... )  # x = |z| + noise: two values of z explain an x
-        >>> amortisation_gap, family_gap = model.variational_gap([[2.0]], [[1.2]], [[[0.2]]])
-        >>> amortisation_gap.round(2), family_gap.round(2)
+        >>> amortization_gap, family_gap = model.variational_gap([[2.0]], [[1.2]], [[[0.2]]])
+        >>> amortization_gap.round(2), family_gap.round(2)
         (array([0.4]), array([0.69]))
         """
         rows = self._validate_rows(X)
@@ -347,7 +349,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         return gaps[:, 0], gaps[:, 1]
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Compute the posterior probability of each region, given each row.
+        """Compute the posterior probability of each region, given each sample.
 
         Parameters
         ----------
@@ -357,7 +359,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Returns
         -------
         responsibilities : ndarray of shape (n_samples, n_regions)
-            They add up to 1 in every row.  Regions are in the order of ``partition_``.
+            They add up to 1 for every sample.  Regions are in the order of ``partition_``.
 
         Examples
         --------
@@ -373,7 +375,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         return self._fitted_model().responsibilities(rows, self._workers())
 
     def predict(self, X: ArrayLike) -> NDArray[np.intp]:
-        """Find the most responsible region of each row.
+        """Find the most responsible region of each sample.
 
         Parameters
         ----------
@@ -398,7 +400,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         return self._fitted_model().most_responsible(rows, self._workers())
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Compute the posterior mean of the latent variables, given each row.
+        """Compute the posterior mean of the latent variables, given each sample.
 
         Parameters
         ----------
@@ -425,7 +427,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         return self._fitted_model().means(rows, self._workers())
 
     def inverse_transform(self, Z: ArrayLike) -> Floats:
-        """Evaluate the generator: rows without noise.
+        """Evaluate the generator: samples without noise.
 
         Parameters
         ----------
@@ -435,7 +437,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            The mean of the rows that come from each point.
+            The mean of the samples that come from each point.
 
         Examples
         --------

@@ -14,11 +14,9 @@ from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
-    _fit_context,
     clone,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval
 
 from skdgn._attributes import attributes_of_model
 from skdgn._documentation import DocumentedMixin
@@ -31,10 +29,11 @@ from skdgn._progress import IterationPrinter, describe_interrupt
 from skdgn._random import draw_seed
 from skdgn._rows import value_ranges
 from skdgn._running import Running
+from skdgn._sklearn import VERBOSE, CallbackSupportMixin, Interval, fit_context
 from skdgn._stepwise_mixtures import take_mixture_step
 from skdgn._validation import check_weights, validate_rows
 from skdgn._versions import VersionedMixin
-from skdgn.callbacks import CallbackSupportMixin, FitTasks
+from skdgn.callbacks import FitTasks
 from skdgn.density import SumOfDensities
 from skdgn.estimator import PiecewiseAffineDGN
 from skdgn.inference import InformationCriteria
@@ -90,7 +89,7 @@ class DGNMixture(
         network without samples.
     noise_prior_weight : float, default=1.0
         Weight of the inverse Wishart prior of every network's noise, in samples: as if each network
-        had so many samples more, with deviations of a tenth of those of the features.  It
+        had so many samples more, with standard deviations of a tenth of those of the features.  It
         keeps networks with few samples from shrinking onto them.  0 is maximum likelihood.
     n_init : int, default=1
         Number of starts; the likeliest fit is kept.
@@ -114,7 +113,7 @@ class DGNMixture(
         Seed of the starting values, and of draws that are given none: an integer gives the same
         fit each time.
     verbose : int, default=0
-        1 shows a progress bar, 2 prints a line for every iteration.
+        1 shows a progress bar, 2 prints a line for every iteration, -1 silences everything.
 
     Attributes
     ----------
@@ -180,7 +179,7 @@ class DGNMixture(
             Interval(Integral, None, -1, closed="right"),
         ],
         "random_state": ["random_state", np.random.Generator],
-        "verbose": ["verbose"],
+        "verbose": VERBOSE,
     }
 
     # Set by fit.
@@ -220,7 +219,7 @@ class DGNMixture(
         self.random_state = random_state
         self.verbose = verbose
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit all networks together by exact expectation-maximization.
 
@@ -275,7 +274,7 @@ class DGNMixture(
             warnings.warn(message, UserWarning, stacklevel=3)
         return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
         self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None
     ) -> Self:

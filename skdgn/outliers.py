@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
-from sklearn.base import BaseEstimator, OutlierMixin, _fit_context, clone
-from sklearn.utils import _safe_indexing, get_tags
-from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.base import BaseEstimator, OutlierMixin, clone
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skdgn._delegation import DelegatingMixin
 from skdgn._documentation import DocumentedMixin
 from skdgn._network import Floats
+from skdgn._sklearn import VERBOSE, HasMethods, Interval, fit_context, take_samples
 from skdgn._validation import fill_masked
 from skdgn._versions import VersionedMixin
 from skdgn.estimator import PiecewiseAffineDGN
@@ -98,7 +98,7 @@ class DGNOutlierDetector(
         "cv": [Interval(Integral, 2, None, closed="left"), None],
         "random_state": ["random_state", np.random.Generator],
         "n_jobs": [Integral, None],
-        "verbose": ["verbose"],
+        "verbose": VERBOSE,
     }
 
     def __init__(
@@ -138,7 +138,7 @@ class DGNOutlierDetector(
         )
         return X if hasattr(X, "columns") else rows, rows
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: None = None) -> Self:
         """Fit the estimator, and the threshold.
 
@@ -187,13 +187,13 @@ class DGNOutlierDetector(
                 # The fit to all samples has said what there is to say.
                 warnings.simplefilter("ignore", UserWarning)
                 try:
-                    estimator.fit(_safe_indexing(table, training))
+                    estimator.fit(take_samples(table, training))
                 except ValueError as error:
                     raise ValueError(
                         f"cv={cv} needs an estimator that can be fitted without any one of "
                         f"the folds: {error} Use fewer folds, or cv=None."
                     ) from error
-            scores.append(estimator.score_samples(_safe_indexing(table, left_out)))
+            scores.append(estimator.score_samples(take_samples(table, left_out)))
         return np.concatenate(scores)
 
     def score_samples(self, X: ArrayLike) -> Floats:

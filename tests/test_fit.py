@@ -52,14 +52,14 @@ def test_spherical_noise_without_hidden_layer_is_probabilistic_pca(n_components)
     pca = PCA(n_components).fit(rows)
     # PCA divides its covariance by n - 1, the maximum of the likelihood by n.
     shrink = (len(rows) - 1) / len(rows)
-    centred = rows - pca.mean_
+    centered = rows - pca.mean_
     covariance = shrink * pca.get_covariance()
     exact = stats.multivariate_normal(np.zeros(8), covariance)
     ours = model.coefs_[0] @ model.coefs_[0].T + model.noise_covariance_ * np.eye(8)
     np.testing.assert_allclose(ours, covariance, atol=1e-5)
     np.testing.assert_allclose(model.intercepts_[0], pca.mean_, atol=1e-6)
     assert model.noise_covariance_ == pytest.approx(shrink * pca.noise_variance_, rel=1e-6)
-    np.testing.assert_allclose(model.score_samples(rows), exact.logpdf(centred), atol=1e-5)
+    np.testing.assert_allclose(model.score_samples(rows), exact.logpdf(centered), atol=1e-5)
     # Scores up to a rotation: the same lengths, and the same angles between rows.
     scale = np.sqrt(shrink * pca.explained_variance_ - model.noise_covariance_)
     expected = pca.transform(rows) * scale / (shrink * pca.explained_variance_)
@@ -328,7 +328,7 @@ def test_a_first_layer_with_too_many_regions_is_refused_before_any_work(circle, 
 
 @ignore_few_iterations
 @pytest.mark.parametrize("weight_prior", [None, "laplace"])
-def test_layers_too_large_for_a_factorised_matrix_are_fitted(weight_prior):
+def test_layers_too_large_for_a_factorized_matrix_are_fitted(weight_prior):
     rng = np.random.default_rng(0)
     rows = np.cos(rng.normal(size=(200, 1)) * np.arange(1, 6)) + 0.1 * rng.normal(size=(200, 5))
     model = PiecewiseAffineDGN(

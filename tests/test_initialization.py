@@ -287,7 +287,7 @@ def test_fit_recovers_what_a_network_can_represent(activation: Activation) -> No
     z = np.random.default_rng(0).standard_normal((500, 1))
     rows = np.column_stack([np.abs(z), np.abs(z - 1.0) - z])
     network = fit_to_coordinates(z, rows, (6,), activation, np.random.default_rng(0))
-    # Up to neighbours averaged across a kink, and the ridge.
+    # Up to neighbors averaged across a kink, and the ridge.
     assert np.all(residual_variances(network, z, rows) < 1e-3 * rows.var(axis=0))
 
 

@@ -108,7 +108,7 @@ def test_gradient_of_the_noise_is_that_of_the_exact_likelihood(covariance_type):
 
 @pytest.mark.parametrize("layers", [[0, 1, 2], [0], [2], [0, 1]])
 @pytest.mark.parametrize("damping", [1e-7, 0.1])
-def test_conjugate_gradients_find_the_step_of_the_factorisation(layers, damping, monkeypatch):
+def test_conjugate_gradients_find_the_step_of_the_factorization(layers, damping, monkeypatch):
     _, state = make_state("full")
     linearization = linearization_of(state)
     dense = GaussNewtonSystem(linearization, layers).solve(damping)
@@ -133,7 +133,7 @@ def test_the_output_layer_alone_is_a_weighted_regression(covariance_type):
 
 @pytest.mark.parametrize("kind", PRIORS)
 @pytest.mark.parametrize("covariance_type", ["diag", "full"])
-def test_penalised_steps_with_and_without_the_matrix_agree(kind, covariance_type, monkeypatch):
+def test_penalized_steps_with_and_without_the_matrix_agree(kind, covariance_type, monkeypatch):
     prior = WeightPrior(kind, 0.9, np.array([1.0, 2.0, 0.5]))
     problem = make_problem(covariance_type, prior)
     state = problem.evaluate(make_network(1), make_noise(covariance_type))
@@ -156,7 +156,7 @@ def test_penalised_steps_with_and_without_the_matrix_agree(kind, covariance_type
 
 @pytest.mark.parametrize("kind", PRIORS)
 @pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
-def test_a_penalised_output_layer_satisfies_the_optimality_conditions(kind, covariance_type):
+def test_a_penalized_output_layer_satisfies_the_optimality_conditions(kind, covariance_type):
     units = np.array([1.0, 2.0, 0.5])
     scale = {"gaussian": 0.5, "laplace": 0.05, "uniform": 0.6}[kind]
     prior = WeightPrior(kind, scale, units)

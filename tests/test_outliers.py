@@ -62,7 +62,7 @@ def test_far_rows_are_ranked_by_distance(detector: DGNOutlierDetector) -> None:
     scores = detector.score_samples(distances[:, None] * direction)
     assert np.all(np.isfinite(scores))
     assert np.all(np.diff(scores) < 0.0)
-    # Neighbours differ even at the far end.
+    # Neighbors differ even at the far end.
     near = detector.score_samples(1e6 * deviation * np.array([[1.0], [1.0 + 1e-6]]) * direction)
     assert near[1] < near[0]
 

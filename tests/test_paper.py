@@ -217,10 +217,10 @@ def test_the_prior_vanishes_beside_vanishing_noise():
     latent = np.linspace(-2.0, 2.0, 400_001)
     squares = ((row - model.inverse_transform(latent[:, None])) ** 2).sum(axis=1)
     nearest = latent[np.argmin(squares)]
-    penalised = latent[np.argmin(squares + latent**2)]  # z* as the paper defines it
+    penalized = latent[np.argmin(squares + latent**2)]  # z* as the paper defines it
     quiet = PiecewiseAffineDGN.from_network(
         model.coefs_, model.intercepts_, 1e-10, activation="leaky_relu"
     )
     assert quiet.posterior(row).mode()[0, 0] == pytest.approx(nearest, abs=1e-5)
     assert model.posterior(row).mode(zero_noise=True)[0, 0] == pytest.approx(nearest, abs=1e-5)
-    assert abs(penalised - nearest) > 0.05
+    assert abs(penalized - nearest) > 0.05

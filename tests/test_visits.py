@@ -328,7 +328,7 @@ def test_responsibilities_are_those_of_distinct_regions_and_sum_to_one() -> None
         assert np.all(visits.responsibilities[first:last] >= 0.0)
 
 
-def test_rows_do_not_depend_on_their_neighbours() -> None:
+def test_rows_do_not_depend_on_their_neighbors() -> None:
     rng = np.random.default_rng(6)
     network = random_network(2, (9,), activation="abs", seed=6)
     rows = rows_around(network, 0.05 * np.eye(3), 10, rng)

@@ -6,7 +6,7 @@ latent dimension, unbounded cells included.  Sign convention, once and for all: 
 
 Two things happen to cells: a partition *splits* them, and a posterior *integrates* a Gaussian over
 them.  For the second, cells are first whitened: in coordinates ``y`` with ``z = factor @ y`` the
-Gaussian has the identity covariance, and only its centre differs from sample to sample.
+Gaussian has the identity covariance, and only its center differs from sample to sample.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Bools = NDArray[np.bool_]
 
 # Pieces thinner than this, relative to 1 + the distance from the origin of latent space, are not
 # cut off: their boundaries cannot be told from rounding errors.  The generator is continuous, so
-# leaving such a piece with its neighbour changes it by as little.
+# leaving such a piece with its neighbor changes it by as little.
 THINNEST_PIECE = 1e-12
 
 # A cell whose mass is below this share of the error its caller can bear counts as empty.
@@ -98,7 +98,7 @@ def integrate_cell(
     cells : named tuple made by ``Cells.whiten``
     region : int
     center : ndarray of shape (S,)
-        Centre of the Gaussian, in whitened coordinates.
+        Center of the Gaussian, in whitened coordinates.
     log_tolerance : float
         Log of the absolute error of the mass that the caller can bear.  With -inf the mass has full
         relative accuracy, however small it is; a larger value allows faster formulas.

@@ -43,7 +43,7 @@ _FARTHEST_SUM = 12.0
 # Each integral along an edge is this much more accurate (-log) than the sum is asked to be.
 _ACCURACY_MARGIN = 2.0
 _MOST_PANELS = 64
-# Polygons closer than this are cut into chords from the centre, not from their nearest point.
+# Polygons closer than this are cut into chords from the center, not from their nearest point.
 _NEAR = 1e-3
 # The chords are then perpendicular to the bisector of a vertex closer than this.
 _NEAR_VERTEX = 1e-2
@@ -83,7 +83,7 @@ def _edge_integrals(
     Parameters
     ----------
     c : float
-        Distance of the edge's line, positive if the centre is outside.
+        Distance of the edge's line, positive if the center is outside.
     begin, end : float
         The edge's interval, from the foot of the perpendicular; may be infinite.
     square : float
@@ -100,7 +100,7 @@ def _edge_integrals(
     Notes
     -----
     The first integral is 2 pi sign(c) (T(|c|, end/|c|) - T(|c|, begin/|c|)) but for the factor
-    taken out.  Few edges come so close to the centre that Owen's T function is needed: elsewhere a
+    taken out.  Few edges come so close to the center that Owen's T function is needed: elsewhere a
     Gauss rule gives all three at once, with a *relative* error.
     """
     reach = square - c * c + 2.0 * accuracy
@@ -114,7 +114,7 @@ def _edge_integrals(
     start_distance = math.sqrt(c * c + start * start)
     stop_distance = math.sqrt(c * c + stop * stop)
     error = _ANGLE_ERROR / min(start_distance, stop_distance)
-    # The pole of the first integrand is at t = i c, as far from the ends as the centre is.
+    # The pole of the first integrand is at t = i c, as far from the ends as the center is.
     pole = 0.5 * (start_distance + stop_distance)
     n_nodes = nodes_needed(0.5 * abs(start + stop), 0.5 * width, pole, accuracy)
     n_panels = 1
@@ -161,7 +161,7 @@ def boundary_sums(
     edges : ndarray of shape (k, 5)
     center : ndarray of shape (2,)
     rho : float
-        Distance of the polygon from the centre.
+        Distance of the polygon from the center.
     accuracy : float
         -log of the absolute error wanted.
 
@@ -170,17 +170,17 @@ def boundary_sums(
     mass, error : float
         The mass and its rounding error.
     y0, y1, y00, y01, y11 : float
-        Unnormalised moments about the centre.
+        Unnormalized moments about the center.
 
     All results have the factor exp(-rho^2/2) / (2 pi) taken out.
 
     Notes
     -----
-    With ``c`` the distance of an edge's line (positive if the centre is outside) and ``[a, b]`` its
+    With ``c`` the distance of an edge's line (positive if the center is outside) and ``[a, b]`` its
     interval from the foot of the perpendicular, ``f0 = phi(c) (Phi(b) - Phi(a))`` and
     ``f1 = phi(c) (phi(a) - phi(b))``,
 
-        mass = 1[centre inside] - sum sign(-c) (T(|c|, b/|c|) - T(|c|, a/|c|))
+        mass = 1[center inside] - sum sign(-c) (T(|c|, b/|c|) - T(|c|, a/|c|))
         int y phi = sum f0 n,    int y y' phi = mass I + sum sym((f0 c n + f1 d) n').
     """
     inside = rho == 0.0
@@ -214,7 +214,7 @@ def boundary_sums(
 def owen_polygon(edges: Floats, center: Floats, moments: Floats) -> float:
     """Integrate N(center, I) over a polygon to full absolute accuracy.
 
-    Fills the unnormalised moments (y0, y1, y0 y0, y0 y1, y1 y1) about the centre and returns the
+    Fills the unnormalized moments (y0, y1, y0 y0, y0 y1, y1 y1) about the center and returns the
     mass.
     """
     mass, _, y0, y1, y00, y01, y11 = boundary_sums(edges, center, 0.0, FULL_ACCURACY)
@@ -225,7 +225,7 @@ def owen_polygon(edges: Floats, center: Floats, moments: Floats) -> float:
 
 @kernel
 def nearest_point(edges: Floats, center: Floats) -> tuple[float, float, float]:
-    """Point of the cell that is nearest to the centre, and its distance (0 if inside)."""
+    """Point of the cell that is nearest to the center, and its distance (0 if inside)."""
     best, x, y = math.inf, center[0], center[1]
     for e in range(len(edges)):
         nx, ny, offset, begin, end = edges[e]
@@ -271,7 +271,7 @@ def sliced_polygon(
     rho, px, py = nearest
     ux, uy = 1.0, 0.0
     if rho < _NEAR:
-        # Too short a ray has no direction; seen from the centre itself nothing is lost.
+        # Too short a ray has no direction; seen from the center itself nothing is lost.
         # Along the bisector of a vertex close by, chords grow evenly to both sides.
         rho, px, py = 0.0, center[0], center[1]
         vx, vy = 0.0, 0.0

@@ -68,7 +68,7 @@ def integrate_with_error(
 
     Notes
     -----
-    Sequential conditioning: in coordinates along the facets' orthogonalised normals, draw one after
+    Sequential conditioning: in coordinates along the facets' orthogonalized normals, draw one after
     the other from truncated normals, and weight each point by what the truncations have left.
     Four things make this accurate for polytopes, and in the tail:
 

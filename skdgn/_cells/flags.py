@@ -1,7 +1,7 @@
 """The Gaussian integral and its moments over a convex polyhedron.
 
-Centre of the Gaussian at the origin, ``h`` the signed distance of a facet's plane (positive if
-the centre is outside), ``p`` that of an edge's line within the plane, seen from the foot of the
+Center of the Gaussian at the origin, ``h`` the signed distance of a facet's plane (positive if
+the center is outside), ``p`` that of an edge's line within the plane, seen from the foot of the
 first perpendicular, Q the upper tail of the normal.  The divergence theorem, applied to a radial
 field and then to polar coordinates in the facet's plane, leaves one integral of elementary
 functions per facet and edge:
@@ -72,7 +72,7 @@ def _flag_integral(h: float, p: float, begin: float, end: float) -> float:
 def flag_polyhedron(
     cells: Any, region: int, center: Floats, first: Floats, second: Floats
 ) -> float:
-    """Integrate N(center, I) over a polyhedron by flags; unnormalised moments about the centre."""
+    """Integrate N(center, I) over a polyhedron by flags; unnormalized moments about the center."""
     first[:] = 0.0
     second[:] = 0.0
     inside = True
@@ -123,7 +123,7 @@ def flag_polyhedron(
 
 @kernel
 def nearest_in_polyhedron(cells: Any, region: int, center: Floats, point: Floats) -> float:
-    """Fill the point of a cell that is nearest to the centre; return its distance (0 if inside)."""
+    """Fill the point of a cell that is nearest to the center; return its distance (0 if inside)."""
     foot = np.empty(2)
     best = math.inf
     point[:] = center

@@ -24,10 +24,9 @@ from skdgn._cells.quadrature import (
     GAUSS_NODES,
     GAUSS_WEIGHTS,
     MOST_NODES,
-    inlined_kernel,
     nodes_needed,
 )
-from skdgn._jit import LOG_SQRT_2PI, SQRT_HALF, erfcx, kernel
+from skdgn._jit import LOG_SQRT_2PI, SQRT_HALF, erfcx, inlined_kernel, kernel
 
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 

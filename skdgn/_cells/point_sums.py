@@ -32,7 +32,7 @@ _RELATIVE_ERROR = 2e-3
 def _make_lattice(n_points: int, n_dimensions: int) -> Floats:
     """List a lattice's points in [0, 1)^d in an order in which the first 2^k form a lattice, too.
 
-    Component by component, the generating vector is chosen that minimises the worst-case error for
+    Component by component, the generating vector is chosen that minimizes the worst-case error for
     smooth periodic functions, with weights 1/j^2.  The number of points is a power of two.
     """
     index = np.arange(n_points)

@@ -7,16 +7,16 @@ origin?
 
 A cell ``{z : n . z >= o}`` is the slice at height 1 of a cone in one dimension more,
 ``{(z, h) : n . z - o h >= 0, h >= 0}``.  With rows scaled to unit length, the shortest ``x`` with
-``rows @ x >= 1`` points to the centre of the widest ball in the cone, and the ball's radius is
-``1 / |x|``, as a share of the distance of its centre from the apex.  What contains no ball of
+``rows @ x >= 1`` points to the center of the widest ball in the cone, and the ball's radius is
+``1 / |x|``, as a share of the distance of its center from the apex.  What contains no ball of
 radius `THINNEST_PIECE` counts as empty, and that is all there is to it: a hyperplane crosses a cell
 if neither side is empty; a facet is redundant if nothing lies beyond it and within the others.
 Hence the guarantee, whatever the degeneracies (parallel, equal or concurrent hyperplanes, unbounded
 cells, cells that contain lines): every piece that contains such a ball is found, no piece is found
-twice, none is empty, and what is thinner stays with its neighbour.  (cddlib in floating point
+twice, none is empty, and what is thinner stays with its neighbor.  (cddlib in floating point
 takes 1e-7 for zero, and a hundred times as long.)
 
-The apex is below a point inside the cell, its *centre*, and the unit of length is 1 + the centre's
+The apex is below a point inside the cell, its *center*, and the unit of length is 1 + the center's
 distance from the origin of latent space: cells far out are split as well as those near.
 (Seen from an apex below the origin, parallel facets far out would look like one.)
 
@@ -118,7 +118,7 @@ class Polytopes:
         return Corners(np.zeros(len(self) + 1, dtype=np.intp), np.empty((0, self.normals.shape[1])))
 
     def interior_points(self) -> Floats:
-        """Return the centre of every polytope."""
+        """Return the center of every polytope."""
         return self.centers
 
     def whiten(self, factors: Floats) -> WhitenedPolytopes:
@@ -136,7 +136,7 @@ class Polytopes:
 
 @kernel
 def _length_unit(center: Floats) -> float:
-    """Unit of length of a cell with this centre."""
+    """Unit of length of a cell with this center."""
     return 1.0 + math.sqrt(dot(center, center))
 
 
@@ -168,7 +168,7 @@ def _fill_cone(
 def _widest_ball(rows: Floats, n_rows: int, point: Floats) -> float:
     """Radius of the widest ball ``rows @ x >= radius`` about a unit vector; 0 if it is too small.
 
-    Fills the centre of the ball, not scaled.
+    Fills the center of the ball, not scaled.
     """
     reach = nearest_point(
         rows[:n_rows], np.ones(n_rows), 1.0 / THINNEST_PIECE, point, np.empty(n_rows)
@@ -195,7 +195,7 @@ def _find_sides(
 ) -> tuple[Bools, Bools, Floats]:
     """Tell which sides of its cut each cell has points on: one of them, or both.
 
-    The third result holds the centres of the pieces on either side, where there are two.
+    The third result holds the centers of the pieces on either side, where there are two.
     """
     n_cells, n_dimensions = gradients.shape
     cone = np.empty((_largest_size(start) + 2, n_dimensions + 1))
@@ -217,7 +217,7 @@ def _find_sides(
                 for s in range(n_dimensions):
                     new_centers[r, side, s] = center[s] + scale * point[s]
         if not (has_side[0, r] or has_side[1, r]):
-            # The cell is hardly wider than what counts as empty: it is where its centre is.
+            # The cell is hardly wider than what counts as empty: it is where its center is.
             has_side[0, r] = dot(gradients[r], center) + values[r] > 0.0
             has_side[1, r] = not has_side[0, r]
     return has_side[0], has_side[1], new_centers

@@ -113,7 +113,7 @@ def approximate(
 
 @kernel
 def choose_axes(normals: Floats, urgencies: Floats, decided: Integers) -> tuple[Floats, Floats]:
-    """Orthogonalise the normals of the facets, the most urgent first.
+    """Orthogonalize the normals of the facets, the most urgent first.
 
     Returns orthonormal axes, as many as the facets depend on, and the coefficients of the normals
     along them; fills the last axis that each facet depends on.

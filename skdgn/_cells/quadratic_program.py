@@ -79,7 +79,7 @@ def nearest_point(
     n_rows, n = rows.shape
     active = np.empty(n, dtype=np.intp)
     weights = np.empty(n)  # multipliers of the active rows
-    basis = np.empty((n, n))  # active rows, orthogonalised: row i is triangle[i, :i + 1] @ basis
+    basis = np.empty((n, n))  # active rows, orthogonalized: row i is triangle[i, :i + 1] @ basis
     triangle = np.empty((n, n))
     along, across = np.empty(n), np.empty(n)
     n_active = np.intp(0)  # not a literal, for which Numba would compile `orthogonalize` apart

@@ -8,25 +8,29 @@ given here.  Where less accuracy will do, or a pole is near, `nodes_needed` tell
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
-import numba
 import numpy as np
-from numpy.typing import NDArray
 
-# For small functions within hot loops.  Where all calls are inlined, Numba does not count
-# references to arrays either, which takes longer than many an integral.
-inlined_kernel: Callable[[Callable[..., Any]], Any] = numba.njit(
-    cache=True, nogil=True, error_model="numpy", forceinline=True
-)
+from skdgn._jit import inlined_kernel
 
-_SHORT, _LONG = np.polynomial.legendre.leggauss(8), np.polynomial.legendre.leggauss(16)
+# Row n holds the nodes and weights of the n-point Gauss-Legendre rule on [0, 1].  They are stored,
+# not computed: NumPy's weights lose two digits at the ends, where the largest values of our
+# integrands are, and not every system has numbers that are longer than double precision.
+MOST_NODES = 40
+GAUSS_NODES = np.zeros((MOST_NODES + 1, MOST_NODES))
+GAUSS_WEIGHTS = np.zeros((MOST_NODES + 1, MOST_NODES))
+_first_halves = iter(np.loadtxt(Path(__file__).with_name("gauss_legendre.txt")))
+for _n in range(1, MOST_NODES + 1):
+    for _k in range((_n + 1) // 2):
+        _node, _weight = next(_first_halves)
+        GAUSS_NODES[_n, [_k, _n - 1 - _k]] = _node, 1.0 - _node
+        GAUSS_WEIGHTS[_n, [_k, _n - 1 - _k]] = _weight
 
-SHORT_NODES, SHORT_WEIGHTS = (_SHORT[0] + 1.0) / 2.0, _SHORT[1] / 2.0
+SHORT_NODES, SHORT_WEIGHTS = GAUSS_NODES[8, :8], GAUSS_WEIGHTS[8, :8]
 SHORT_RANGE = 2.5
 
-LONG_NODES, LONG_WEIGHTS = (_LONG[0] + 1.0) / 2.0, _LONG[1] / 2.0
+LONG_NODES, LONG_WEIGHTS = GAUSS_NODES[16, :16], GAUSS_WEIGHTS[16, :16]
 LONG_RANGE = 12.0
 
 # Gauss-Kronrod, 15 points on [0, 1]; every second node belongs to the 7-point Gauss rule.
@@ -45,36 +49,12 @@ _KRONROD = np.array(
 KRONROD_NODES = np.concatenate([-_KRONROD[:, 0], _KRONROD[-2::-1, 0]]) / 2.0 + 0.5
 KRONROD_WEIGHTS = np.concatenate([_KRONROD[:, 1], _KRONROD[-2::-1, 1]]) / 2.0
 KRONROD_GAUSS_WEIGHTS = np.zeros(15)
-KRONROD_GAUSS_WEIGHTS[1::2] = np.polynomial.legendre.leggauss(7)[1] / 2.0
+KRONROD_GAUSS_WEIGHTS[1::2] = GAUSS_WEIGHTS[7, :7]
 # The Kronrod rule is this accurate as long as the exponent varies by at most its range.
 KRONROD_RANGE = 7.0
 
 # exp(-44) is 8e-20: what lies beyond cannot change a sum in double precision.
 NEGLIGIBLE_EXPONENT = 44.0
-
-
-def _gauss_legendre(n_nodes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Gauss-Legendre rule on [0, 1], to the last digit even at its ends.
-
-    NumPy's weights lose two digits there, where the largest values of our integrands are.
-    """
-    x: NDArray[Any] = np.polynomial.legendre.leggauss(n_nodes)[0].astype(np.longdouble)
-    for _ in range(2):  # Newton's method
-        before, value = np.ones_like(x), x.copy()
-        for k in range(2, n_nodes + 1):
-            before, value = value, ((2 * k - 1) * x * value - (k - 1) * before) / k
-        slope = n_nodes * (before - x * value) / (1 - x * x)
-        x = x - value / slope
-    weights = 1 / ((1 - x * x) * slope * slope)
-    return ((1 + x) / 2).astype(np.float64), weights.astype(np.float64)
-
-
-# Row n holds the nodes and weights of the n-point Gauss-Legendre rule on [0, 1].
-MOST_NODES = 40
-GAUSS_NODES = np.zeros((MOST_NODES + 1, MOST_NODES))
-GAUSS_WEIGHTS = np.zeros((MOST_NODES + 1, MOST_NODES))
-for _n in range(1, MOST_NODES + 1):
-    GAUSS_NODES[_n, :_n], GAUSS_WEIGHTS[_n, :_n] = _gauss_legendre(_n)
 
 # -log of the accuracy at which a rule leaves nothing but rounding errors.
 FULL_ACCURACY = 40.0

@@ -1,6 +1,6 @@
 """The Gaussian integral over a convex polyhedron as a sum of positive terms.
 
-The polyhedron is cut into polygons perpendicular to the ray from the Gaussian's centre to its
+The polyhedron is cut into polygons perpendicular to the ray from the Gaussian's center to its
 nearest point, as `slices` cuts a polygon into chords: slow, and accurate however small the mass.
 """
 
@@ -22,7 +22,7 @@ from skdgn._cells.quadrature import (
 )
 from skdgn._jit import LOG_SQRT_2PI, kernel
 
-# Polyhedra closer than this are integrated from the centre, not from their nearest point.
+# Polyhedra closer than this are integrated from the center, not from their nearest point.
 _NEAR = 1e-3
 # The normal tail is below 1e-19 beyond this distance.
 _FARTHEST = 9.0
@@ -196,7 +196,7 @@ def sliced_polyhedron(
     frame = np.zeros(10)
     frame[0] = 1.0
     if rho < _NEAR:
-        # Too short a ray has no direction; seen from the centre itself nothing is lost.
+        # Too short a ray has no direction; seen from the center itself nothing is lost.
         rho = 0.0
         nearest = center
     else:
@@ -242,7 +242,7 @@ def sliced_polyhedron(
     total = np.empty((4, 4))
     _integrate_outward(along, across, gaps, breaks, rho, tolerance, 0.0, total)
     if rho == 0.0:
-        # The half behind the centre, mirrored: s changes its sign.
+        # The half behind the center, mirrored: s changes its sign.
         behind = np.empty((4, 4))
         mirrored = -breaks[::-1]
         _integrate_outward(-along, across, gaps, mirrored, rho, tolerance, total[0, 0], behind)

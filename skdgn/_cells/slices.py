@@ -1,7 +1,7 @@
 """The Gaussian integral over a convex polygon as a sum of positive terms.
 
 Closed forms for polygons are alternating sums: useless where the mass is small, in the tail or on
-a sliver.  Here the polygon is cut into chords perpendicular to the ray from the Gaussian's centre
+a sliver.  Here the polygon is cut into chords perpendicular to the ray from the Gaussian's center
 to the polygon's nearest point.  With ``s`` along that ray and ``q`` across it, both measured from
 the nearest point at distance ``rho``,
 
@@ -175,7 +175,7 @@ def integrate_chords(
     breaks : ndarray
         Coordinates ``s`` of the vertices and of steep edges, in ascending order.
     rho : float
-        Distance of the nearest point; 0 if all is seen from the centre.
+        Distance of the nearest point; 0 if all is seen from the center.
     tolerance : float
         Absolute error of the mass that the caller can bear, with phi(rho) phi(0) taken out.
     moments : ndarray of shape (5,)
@@ -189,7 +189,7 @@ def integrate_chords(
     total = np.empty(6)
     _integrate_outward(along, across, gaps, breaks, rho, tolerance, 0.0, total)
     if rho == 0.0:
-        # The half behind the centre, mirrored.  With the centre outside there is none.
+        # The half behind the center, mirrored.  With the center outside there is none.
         behind = np.empty(6)
         _integrate_outward(-along, across, gaps, -breaks[::-1], rho, tolerance, total[0], behind)
         behind[1] = -behind[1]

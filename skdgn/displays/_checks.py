@@ -51,8 +51,8 @@ def check_rows(X: ArrayLike, model: PiecewiseAffineDGN) -> Posterior:
     unknown = np.flatnonzero(~np.isfinite(posterior.mean).all(axis=1))
     if unknown.size > 0:
         raise ValueError(
-            "X must hold rows with a finite log density, whose posterior is known, "
-            f"got -inf in row {unknown[0]}."
+            "X must hold samples with a finite log density, whose posterior is known, "
+            f"got -inf in sample {unknown[0]}."
         )
     return posterior
 

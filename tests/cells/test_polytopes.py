@@ -182,7 +182,7 @@ def test_constant_functions_cut_nothing() -> None:
 
 
 @pytest.mark.parametrize("distance", [0.0, 1.0, 1e6])
-def test_thin_pieces_stay_with_their_neighbour(distance: float) -> None:
+def test_thin_pieces_stay_with_their_neighbor(distance: float) -> None:
     normal = rotation(4)[0]
     half, _ = cut(Polytopes.whole_space(4), normal, distance)
     scale = 1.0 + distance

@@ -157,7 +157,7 @@ def _slopes(positive: NDArray[np.bool_], activation: str, negative_slope: float)
 
 
 def _has_interior(normals: Floats, offsets: Floats) -> bool:
-    """Maximise the radius of a ball in the cell (at most 1)."""
+    """Maximize the radius of a ball in the cell (at most 1)."""
     lengths = np.linalg.norm(normals, axis=1)
     constant = lengths < CONSTANT
     if np.any(offsets[constant] > 0):

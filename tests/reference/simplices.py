@@ -44,7 +44,7 @@ Floats = NDArray[np.float64]
 
 
 class CellIntegral(NamedTuple):
-    """Integrals of ``N(z)``, ``z N(z)`` and ``z z' N(z)`` over a cell (unnormalised moments).
+    """Integrals of ``N(z)``, ``z N(z)`` and ``z z' N(z)`` over a cell (unnormalized moments).
 
     ``error`` estimates the absolute error of the mass.  That of the moments is of the same order,
     in units of the mean and deviations of the Gaussian.
@@ -110,7 +110,7 @@ def integrate(
 
     mass = error = 0.0
     first, second = np.zeros(len(mean)), np.zeros((len(mean), len(mean)))
-    for simplex in _find_simplices(_homogenise(normals, offsets, mean), factor):
+    for simplex in _find_simplices(_homogenize(normals, offsets, mean), factor):
         piece = _integrate_simplex(simplex, order=2)
         mass += piece.mass
         first += piece.first
@@ -129,7 +129,7 @@ def integrate(
     )
 
 
-def _homogenise(normals: Floats, offsets: Floats, mean: Floats) -> list[list[Fraction]]:
+def _homogenize(normals: Floats, offsets: Floats, mean: Floats) -> list[list[Fraction]]:
     """Write the cell, moved by -mean, as a cone in one dimension more; the last is the height."""
     center = [Fraction(x) for x in mean.tolist()]
     inequalities = [[Fraction(0)] * len(center) + [Fraction(1)]]  # height >= 0
@@ -182,7 +182,7 @@ def _integrate_simplex(sides: Sequence[_Side], order: int) -> CellIntegral:
     -----
     *Mass.*  Let ``H_j`` be the halfspace where the functional ``f_j`` of side j is positive.  The
     simplex is the intersection of all.  Scale each ``f_j`` to be 1 at its corner; then the sum over
-    the *finite* corners is 1 at every finite corner and does not change towards infinite ones: it
+    the *finite* corners is 1 at every finite corner and does not change toward infinite ones: it
     is 1 everywhere.  So at any point one of these ``f_j`` is positive, their halfspaces cover all
     of space, and with v finite corners inclusion and exclusion give
 
