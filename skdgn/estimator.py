@@ -147,7 +147,8 @@ class PiecewiseAffineDGN(
     partition_ : Partition
         The regions: their geometry ``cells``, the ``patterns`` (n_regions, n_hidden_units) of units
         with a positive input, and the affine map on each, ``maps.slopes`` (n_regions, n_features,
-        n_components) and ``maps.offsets`` (n_regions, n_features).
+        n_components) and ``maps.offsets`` (n_regions, n_features).  ``vertices(region)`` finds the
+        vertices and rays of a region, with the extra ``cdd``.
     converged_ : bool
         Whether EM stopped because the likelihood stood still.
     n_iter_ : int
