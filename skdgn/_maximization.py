@@ -67,7 +67,7 @@ def _homogeneous(maps: AffineMaps, n_regions: int) -> Floats:
 
 def affine_maps(network: Network, patterns: Bools) -> list[AffineMaps]:
     """Affine maps that lead into every layer, and the output, for given patterns."""
-    maps = [AffineMaps.identity(network.n_components).take(np.zeros(len(patterns), dtype=np.intp))]
+    maps = [AffineMaps.identity(network.n_components)]  # the same for all regions
     for layer, sides in enumerate(network.split_pattern(patterns)):
         maps.append(network.activate(network.preactivations(layer, maps[-1]), sides))
     maps.append(network.preactivations(network.n_hidden_layers, maps[-1]))
@@ -266,7 +266,11 @@ class GaussNewtonSystem:
         else:
             hidden_step = self._solve_iteratively(ridge, factor, output_step)
         if self.with_output:
-            coupled = self.pull_output(self.push(hidden_step))
+            if self.dense:
+                coupled = hidden_step @ self.coupling.reshape(len(hidden_step), -1)
+                coupled = coupled.reshape(output_step.shape)
+            else:
+                coupled = self.pull_output(self.push(hidden_step))
             output_step = output_step - _solve(factor, coupled.T).T
         first, steps = 0, []
         for shape, size in zip(self.shapes, self.sizes, strict=True):

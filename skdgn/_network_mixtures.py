@@ -161,6 +161,11 @@ class NetworkVisits:
         """Visit the networks whose bounds are not below rounding of the density."""
         if samples.size == 0:
             return
+        if all(len(model.partition) == 1 for model in self.models):
+            # Gaussians are known as soon as their bounds.
+            for network in range(len(self.models)):
+                self._visit(network, samples, complete=True)
+            return
         table = self.samples[samples]
         bounds = np.stack([log_density_bounds(model.visitor, table) for model in self.models])
         bounds += self.log_weights[:, None]

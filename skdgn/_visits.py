@@ -144,9 +144,10 @@ class Visitor:
         is then not used.
         """
         rows = np.ascontiguousarray(rows)
-        is_complete = prepared & ~np.isnan(rows).any(axis=1)
+        missing = np.isnan(rows)
         n_regions, _, n_components = self.conditionals.slopes.shape
-        if is_complete.all():
+        is_complete = np.full(len(rows), prepared)
+        if prepared and not missing.any():
             whitened = self.noise.whiten(rows)
             if n_regions == 1:
                 return _visit_whole_space(self.conditionals, whitened)
@@ -155,6 +156,7 @@ class Visitor:
             observed = self._none_incomplete
         else:
             whitened, observed = np.full(rows.shape, np.nan), self.incomplete
+            is_complete &= ~missing.any(axis=1)
             whitened[is_complete] = self.noise.whiten(rows[is_complete])
         regions = Regions(self.complete, observed)
         axes, log_share_error = loop_settings(n_components)
@@ -174,7 +176,7 @@ class Visitor:
             n_components,
         )
         # Nothing observed: the prior masses sum to one, but for rounding.
-        is_empty = np.isnan(rows).all(axis=1)
+        is_empty = missing.all(axis=1)
         visits.log_density[is_empty] = 0.0
         visits.log_density_error[is_empty] = 0.0
         return visits
@@ -207,7 +209,7 @@ def _visit_whole_space(conditionals: Conditionals, whitened: Floats) -> Visits:
     centers = residuals @ projection.T
     means = centers @ factor.T
     residuals -= centers @ projection
-    squares = np.square(residuals).sum(axis=1) + np.square(means).sum(axis=1)
+    squares = np.einsum("nd,nd->n", residuals, residuals) + np.einsum("ns,ns->n", means, means)
     n_rows = len(whitened)
     log_density = conditionals.log_constants[0] - 0.5 * squares
     return Visits(
@@ -216,7 +218,7 @@ def _visit_whole_space(conditionals: Conditionals, whitened: Floats) -> Visits:
         np.zeros(n_rows, dtype=np.intp),
         np.ones(n_rows),
         means,
-        np.tile(factor @ factor.T, (n_rows, 1, 1)),
+        np.full((n_rows, *factor.shape), factor @ factor.T),
         np.zeros(n_rows),
     )
 

@@ -89,11 +89,7 @@ class Intervals:
 
     def facets(self) -> Facets:
         """List the finite ends of every interval."""
-        ends = np.stack([self.lower, -self.upper], axis=1)
-        finite = np.isfinite(ends)
-        start = np.concatenate([[0], np.cumsum(finite.sum(axis=1))])
-        normals = np.broadcast_to([1.0, -1.0], ends.shape)[finite]
-        return Facets(start, normals[:, None], ends[finite])
+        return Facets(*_list_ends(self.lower, self.upper))
 
     def corners(self) -> Corners:
         """List the ends of every bounded interval."""
@@ -172,6 +168,21 @@ def _cut(
         parents[:n_pieces].copy(),
         sides[:n_pieces].copy(),
     )
+
+
+@kernel
+def _list_ends(lower: Floats, upper: Floats) -> tuple[Integers, Floats, Floats]:
+    """List the finite ends of intervals: where those of each begin, normals, offsets."""
+    start = np.zeros(len(lower) + 1, dtype=np.intp)
+    normals, offsets = np.empty((2 * len(lower), 1)), np.empty(2 * len(lower))
+    n_ends = 0
+    for r in range(len(lower)):
+        for normal, end in ((1.0, lower[r]), (-1.0, upper[r])):
+            if math.isfinite(end):
+                normals[n_ends, 0], offsets[n_ends] = normal, normal * end
+                n_ends += 1
+        start[r + 1] = n_ends
+    return start, normals[:n_ends], offsets[:n_ends]
 
 
 @kernel
