@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,7 +78,7 @@ class Noise:
             self.covariance.ndim
         ]
 
-    @property
+    @cached_property
     def log_determinant(self) -> float:
         """Log of the determinant of the (D, D) covariance."""
         if self.factor.ndim == 0:
