@@ -31,9 +31,10 @@ from skdgn._mixture_starts import (
     write_linear_network,
 )
 from skdgn._network import Floats, Network
-from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep, NoisePrior
+from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep
 from skdgn._network_search import Search
 from skdgn._noise import Noise
+from skdgn._noise_priors import NoisePrior
 from skdgn._rows import (
     OrderedColumns,
     Rows,
@@ -48,8 +49,6 @@ from skdgn._running import Running
 
 # A table that is not in memory starts from so many of its samples.
 _STARTING_SAMPLES = 20_000
-# Variance of the samples that the prior of the noise adds, as a share of the features' variances.
-_PRIOR_VARIANCE = 0.01
 # Iterations of the linear networks that stand in for scikit-learn's Gaussian mixture.
 _LINEAR_ITERATIONS = 100
 _LINEAR_TOLERANCE = 1e-3
@@ -155,7 +154,6 @@ def fit_mixture(
             )
         )
 
-    search = Search(problem, settings.network.m_step, settings.tol, generator)
     starts: list[Progress] = []  # of the run to come
     runs: list[Progress] = []
     interrupted = False
@@ -169,10 +167,18 @@ def fit_mixture(
                 else:
                     reporter.begin("starting from linear networks")
                     start = start_mixture(problem, settings, generator)
+                # Runs are compared: the prior of the first is that of all.
+                if run == 0:
+                    problem, start = pool_noise(problem, start)
+                search = Search(problem, settings.network.m_step, settings.tol, generator)
+                if warm_start is None:
                     starts = [Progress(start)]
                     if settings.refine:
                         reporter.begin("comparing starts of the networks")
                         start = search.restart(start) or start
+                        if run == 0:
+                            problem, start = pool_noise(problem, start)
+                            search = replace(search, problem=problem)
                 reporter.name(f"iteration 1/{settings.max_iter}")
                 climb(
                     MixtureStep(
@@ -206,7 +212,7 @@ def pose_mixture_problem(
     return MixtureProblem(
         pose_problem(samples, sample_weights, floors, scaling, settings.network),
         settings.concentration,
-        NoisePrior(settings.noise_prior_weight, _PRIOR_VARIANCE * np.eye(len(scaling.center))),
+        NoisePrior(settings.noise_prior_weight, np.diag(floors)),  # until there is noise to pool
     )
 
 
@@ -254,6 +260,18 @@ def resume(problem: MixtureProblem, scaling: Scaling, parameters: Parameters) ->
     return begin(problem, weights, scaled)
 
 
+def pool_noise(problem: MixtureProblem, state: MixtureState) -> tuple[MixtureProblem, MixtureState]:
+    """Let the prior of the noise be like the noise there is, and assess the state by it."""
+    weight, floors = problem.noise_prior.weight, problem.network.noise_floors
+    if weight == 0.0:
+        return problem, state
+    counts = np.array([network.statistics.total_weight for network in state.networks])
+    covariances = np.array([model.noise.matrix for model in state.models])
+    prior = NoisePrior.pool(weight, counts, covariances, floors)
+    problem = replace(problem, noise_prior=prior)
+    return problem, problem.evaluate(state.weights, state.models)
+
+
 def begin(
     problem: MixtureProblem, weights: Floats, networks: list[tuple[Network, Noise]]
 ) -> MixtureState:
@@ -292,8 +310,11 @@ def start_mixture(
         )
     else:
         shares = shares * weights[:, None]
-    prior = problem.noise_prior
-    gaussians = Gaussians.of(completed, shares, prior.weight, prior.covariance)
+    gaussians = Gaussians.of(completed, shares)
+    prior = NoisePrior.pool(
+        problem.noise_prior.weight, gaussians.counts, gaussians.covariances, own.noise_floors
+    )
+    gaussians = gaussians.join(prior)
     make = partial(
         make_networks,
         n_components=network.n_components,
@@ -304,7 +325,9 @@ def start_mixture(
     if not by_networks:
         networks = make(gaussians, hidden_layer_sizes=network.hidden_layer_sizes)
         return begin(problem, problem.share_out(gaussians.counts), networks)
-    linear = replace(problem, network=replace(own, rows=samples, row_weights=weights))
+    linear = replace(
+        problem, network=replace(own, rows=samples, row_weights=weights), noise_prior=prior
+    )
     state = climb(
         MixtureStep(linear, "joint", _LINEAR_TOLERANCE),
         begin(

@@ -71,6 +71,13 @@ class Noise:
         return COVARIANCE_TYPES[self.covariance.ndim]
 
     @property
+    def matrix(self) -> Floats:
+        """The covariance as a matrix (D, D)."""
+        if self.covariance.ndim == 2:
+            return self.covariance
+        return np.diag(np.broadcast_to(self.covariance, self.n_features))
+
+    @property
     def n_parameters(self) -> int:
         """Number of free parameters."""
         return (1, self.n_features, self.n_features * (self.n_features + 1) // 2)[
