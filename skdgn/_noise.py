@@ -59,7 +59,8 @@ class Noise:
             factor: Floats = np.asarray(np.linalg.cholesky(values), dtype=np.float64)
         except np.linalg.LinAlgError:
             smallest = np.linalg.eigvalsh(values)[0]
-            raise ValueError(
+            # A ValueError for users; what asks for a step of EM looks for this kind.
+            raise np.linalg.LinAlgError(
                 "noise_covariance must be positive definite, "
                 f"got a matrix with smallest eigenvalue {smallest}."
             ) from None
