@@ -72,6 +72,9 @@ def _factorize(stacked: Floats) -> tuple[Floats, Floats, Floats]:
     determinant.
     """
     n_matrices, _, n_columns = stacked.shape
+    if n_columns == 1:
+        lengths = np.sqrt(np.square(stacked).sum(axis=1))
+        return stacked / lengths[:, None], lengths, 1.0 / lengths[:, None]
     every = np.arange(n_matrices)
     columns = np.moveaxis(stacked, 2, 0).copy()  # (S, R, D + S)
     triangles = np.zeros((n_columns, n_matrices, n_columns))  # by columns, too

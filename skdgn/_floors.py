@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf
 
 from skdgn._noise import Floats
 
@@ -57,10 +58,10 @@ def bound_below(covariance: Floats, floors: Floats) -> Floats:
         return np.maximum(covariance, floors.mean())
     if covariance.ndim == 1:
         return np.maximum(covariance, floors)
+    if dpotrf(covariance - np.diag(floors), lower=1)[1] == 0:
+        return covariance  # the difference has a Cholesky factor: nothing is below the floors
     units = np.sqrt(np.outer(floors, floors))
     values, vectors = np.linalg.eigh(covariance / units)
-    if values[0] >= 1.0:
-        return covariance
     return np.asarray(units * ((vectors * np.maximum(values, 1.0)) @ vectors.T))
 
 
