@@ -480,7 +480,7 @@ def test_interrupted_fits_keep_the_best(clusters, monkeypatch):
 
     def evaluate(self, *arguments):
         calls.append(1)
-        if len(calls) == 4:
+        if len(calls) == 5:
             raise KeyboardInterrupt
         return original(self, *arguments)
 
