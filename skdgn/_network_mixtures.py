@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import TypeVar
 
 import numpy as np
@@ -225,7 +227,17 @@ def _accumulate(
     """Sum the statistics of one network."""
     visitor = visited.models[network].visitor
     n_regions, n_features, n_components = visitor.conditionals.slopes.shape
-    total = SufficientStatistics(
+    parts = []
+    for chosen, complete, visits in visited.visits[network]:
+        samples, weights = visited.samples[chosen], shares[chosen]
+        parts.append(
+            accumulate(visits, samples, weights, n_regions, full_squares)
+            if complete
+            else accumulate_incomplete(visitor.incomplete, visits, samples, weights, full_squares)
+        )
+    if parts:
+        return reduce(add, parts)
+    return SufficientStatistics(
         np.zeros(n_regions),
         np.zeros((n_regions, n_components)),
         np.zeros((n_regions, n_components, n_components)),
@@ -235,14 +247,6 @@ def _accumulate(
         0.0,
         0.0,
     )
-    for chosen, complete, visits in visited.visits[network]:
-        samples, weights = visited.samples[chosen], shares[chosen]
-        total = total + (
-            accumulate(visits, samples, weights, n_regions, full_squares)
-            if complete
-            else accumulate_incomplete(visitor.incomplete, visits, samples, weights, full_squares)
-        )
-    return total
 
 
 @dataclass(frozen=True)

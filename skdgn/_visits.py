@@ -145,16 +145,17 @@ class Visitor:
         """
         rows = np.ascontiguousarray(rows)
         is_complete = prepared & ~np.isnan(rows).any(axis=1)
+        n_regions, _, n_components = self.conditionals.slopes.shape
         if is_complete.all():
-            whitened, observed = self.noise.whiten(rows), self._none_incomplete
+            whitened = self.noise.whiten(rows)
+            if n_regions == 1:
+                return _visit_whole_space(self.conditionals, whitened)
+            if n_components == 1 and self.complete.groups.n_leaves == 1:
+                return _visit_few_intervals(self.complete, whitened)
+            observed = self._none_incomplete
         else:
             whitened, observed = np.full(rows.shape, np.nan), self.incomplete
             whitened[is_complete] = self.noise.whiten(rows[is_complete])
-        n_regions, _, n_components = self.conditionals.slopes.shape
-        if is_complete.all() and n_regions == 1:
-            return _visit_whole_space(self.conditionals, whitened)
-        if is_complete.all() and n_components == 1 and self.complete.groups.n_leaves == 1:
-            return _visit_few_intervals(self.complete, whitened)
         regions = Regions(self.complete, observed)
         axes, log_share_error = loop_settings(n_components)
         visits = _collect_visits(

@@ -273,7 +273,7 @@ def _quadrature(
 def integrate_interval(
     lower: float, upper: float, origin: float, log_tolerance: float
 ) -> tuple[float, float, float]:
-    """Integrate N(origin, 1) over an interval: log mass, mean and variance; see `integrate_cell`."""
+    """Integrate N(origin, 1) over an interval as `integrate_cell`: log mass, mean, variance."""
     # The nearest end is known better than origin + (end - origin) would be.
     anchor = min(max(origin, lower), upper)
     distance = anchor - origin
