@@ -55,7 +55,7 @@ FEWEST_ROWS = 500
 SEARCH_SECONDS = 20.0
 
 N_GAUSSIANS = {"full": (1, 2, 3, 4, 6, 8, 12, 16, 20, 32), "diag": (2, 4, 8, 16, 32, 64)}
-MOST_NETWORKS = 32
+MOST_NETWORKS = 64
 BANDWIDTHS = tuple(np.geomspace(0.03, 2.0, 20).round(4).tolist())
 # Latent dimensions, hidden layers and noise, the most promising first.
 SINGLE_SIZES = (
@@ -66,14 +66,15 @@ SINGLE_SIZES = (
     (2, (16,), "diag"),
     (1, (16,), "diag"),
 )
-# Hidden layers of networks with one latent dimension, and how many networks there are for each of
-# the Gaussians that validation likes best: networks bend.  Without hidden layers, a mixture of them
-# is one of Gaussians or of factor analyzers.
-MEMBER_SIZES = (((4,), 0.5), ((), 1.0), ((4,), 1.0))
-# What is tried around the best of these: numbers of networks, and weights of the noise's prior for
-# so many features.
-NUMBER_FACTORS = (0.5, 2.0)
-PRIOR_WEIGHTS = (lambda n_features: 0.1, lambda n_features: float(n_features))
+# Latent dimensions, hidden layers, and how many networks there are for each of the Gaussians of
+# this type that validation likes best: networks bend.  Without hidden layers, a mixture of them is
+# one of Gaussians or of factor analyzers.
+MEMBER_SIZES = {
+    "full": ((1, (4,), 0.5), (1, (), 1.0), (1, (4,), 1.0)),
+    "diag": ((1, (4,), 0.5), (1, (4,), 1.0), (3, (), 0.5), (2, (4,), 0.25)),
+}
+# Numbers of networks that are tried beside the best of these.
+NUMBER_FACTORS = (2.0, 0.5)
 
 
 class BaggedGaussianMixture:
@@ -103,7 +104,6 @@ def is_at_hand(method: str) -> bool:
 def candidates(
     method: str,
     n_rows: int,
-    n_features: int,
     results: dict[str, Result],
     trials: list[dict[str, Any]],
 ) -> Iterator[Parameters]:
@@ -127,23 +127,19 @@ def candidates(
         for size in SINGLE_SIZES:
             yield network_parameters(*size)
     else:
-        yield from mixture_candidates(n_features, results["GaussianMixture"], trials)
+        yield from mixture_candidates(results["GaussianMixture"], trials)
 
 
-def mixture_candidates(
-    n_features: int, gaussians: Result, trials: list[dict[str, Any]]
-) -> Iterator[Parameters]:
+def mixture_candidates(gaussians: Result, trials: list[dict[str, Any]]) -> Iterator[Parameters]:
     """List mixtures of networks: first some like the best Gaussians, then some like the best."""
     # The type that Gaussians prefer comes first.
     first = gaussians["validation"]["parameters"]["covariance_type"]
-    for covariance_type in sorted(N_GAUSSIANS, key=lambda kind: kind != first):
+    for covariance_type in sorted(MEMBER_SIZES, key=lambda kind: kind != first):
         number = best_number(gaussians, covariance_type)
-        for widths, share in MEMBER_SIZES:
-            network = network_parameters(1, widths, covariance_type)
+        for n_components, widths, share in MEMBER_SIZES[covariance_type]:
+            network = network_parameters(n_components, widths, covariance_type)
             n_networks = max(1, min(round(share * number), MOST_NETWORKS))
             yield {"n_networks": n_networks, "estimator": network}
-    for prior_weight in PRIOR_WEIGHTS:
-        yield best_trial(trials)["parameters"] | {"noise_prior_weight": prior_weight(n_features)}
     best = best_trial(trials)["parameters"]
     for factor in NUMBER_FACTORS:
         n_networks = max(1, min(round(factor * best["n_networks"]), MOST_NETWORKS))
@@ -237,7 +233,7 @@ def run(
         warnings.simplefilter("ignore", ConvergenceWarning)
         # Published tables have ties; a density that gains by them loses elsewhere.
         warnings.filterwarnings("ignore", "The noise of feature")
-        for parameters in candidates(method, len(folds[0][0]), train.shape[1], results, trials):
+        for parameters in candidates(method, len(folds[0][0]), results, trials):
             trial: dict[str, Any] = {"parameters": parameters, "validation": None, "bic": None}
             try:
                 if method not in MEMBERS:

@@ -66,7 +66,7 @@ class MixtureSettings:
     n_networks: int
     init: str | Floats  # a method, or responsibilities (n, K)
     concentration: float
-    noise_prior_weight: float
+    noise_prior_weight: float | None  # None: as the networks' noises tell
     n_init: int
     refine: bool
     max_iter: int
@@ -154,6 +154,7 @@ def fit_mixture(
             )
         )
 
+    m_step, tol, prior_weight = settings.network.m_step, settings.tol, settings.noise_prior_weight
     starts: list[Progress] = []  # of the run to come
     runs: list[Progress] = []
     interrupted = False
@@ -167,30 +168,29 @@ def fit_mixture(
                 else:
                     reporter.begin("starting from linear networks")
                     start = start_mixture(problem, settings, generator)
+                    starts = [Progress(start)]
                 # Runs are compared: the prior of the first is that of all.
                 if run == 0:
-                    problem, start = pool_noise(problem, start)
-                search = Search(problem, settings.network.m_step, settings.tol, generator)
-                if warm_start is None:
-                    starts = [Progress(start)]
-                    if settings.refine:
-                        reporter.begin("comparing starts of the networks")
-                        start = search.restart(start) or start
-                        if run == 0:
-                            problem, start = pool_noise(problem, start)
-                            search = replace(search, problem=problem)
+                    problem, start = pool_noise(problem, start, prior_weight)
+                search = Search(problem, m_step, tol, generator)
+                if settings.refine and warm_start is None:
+                    reporter.begin("comparing starts of the networks")
+                    start = search.restart(start) or start
+                    if run == 0:  # networks that bend have less noise
+                        problem, start = pool_noise(problem, start, prior_weight)
+                        search = replace(search, problem=problem)
                 reporter.name(f"iteration 1/{settings.max_iter}")
                 climb(
                     MixtureStep(
                         problem,
-                        settings.network.m_step,
-                        settings.tol,
+                        m_step,
+                        tol,
                         search.exchange,
                         _MOST_EXCHANGES if settings.refine else 0,
                     ),
                     start,
                     settings.max_iter,
-                    settings.tol,
+                    tol,
                     partial(tell, run + 1),
                     runs,
                 )
@@ -212,7 +212,7 @@ def pose_mixture_problem(
     return MixtureProblem(
         pose_problem(samples, sample_weights, floors, scaling, settings.network),
         settings.concentration,
-        NoisePrior(settings.noise_prior_weight, np.diag(floors)),  # until there is noise to pool
+        NoisePrior(0.0, np.diag(floors)),  # until there is noise to pool
     )
 
 
@@ -260,14 +260,25 @@ def resume(problem: MixtureProblem, scaling: Scaling, parameters: Parameters) ->
     return begin(problem, weights, scaled)
 
 
-def pool_noise(problem: MixtureProblem, state: MixtureState) -> tuple[MixtureProblem, MixtureState]:
+def pool_noise(
+    problem: MixtureProblem, state: MixtureState, weight: float | None
+) -> tuple[MixtureProblem, MixtureState]:
     """Let the prior of the noise be like the noise there is, and assess the state by it."""
-    weight, floors = problem.noise_prior.weight, problem.network.noise_floors
     if weight == 0.0:
         return problem, state
+    own, before = problem.network, problem.noise_prior
     counts = np.array([network.statistics.total_weight for network in state.networks])
-    covariances = np.array([model.noise.matrix for model in state.models])
-    prior = NoisePrior.pool(weight, counts, covariances, floors)
+    covariances = np.array(
+        [
+            bound_below(before.part(model.noise.matrix, count), own.noise_floors)
+            for model, count in zip(state.models, counts, strict=True)
+        ]
+    )
+    parameters = state.models[0].network.coefs + state.models[0].network.intercepts
+    n_estimated = sum(part.size for part in parameters) / len(own.noise_floors)
+    prior = NoisePrior.pool(
+        weight, counts, covariances, n_estimated, own.covariance_type, own.noise_floors
+    )
     problem = replace(problem, noise_prior=prior)
     return problem, problem.evaluate(state.weights, state.models)
 
@@ -311,10 +322,16 @@ def start_mixture(
     else:
         shares = shares * weights[:, None]
     gaussians = Gaussians.of(completed, shares)
-    prior = NoisePrior.pool(
-        problem.noise_prior.weight, gaussians.counts, gaussians.covariances, own.noise_floors
+    gaussians = gaussians.join(
+        NoisePrior.pool(
+            settings.noise_prior_weight,
+            gaussians.counts,
+            gaussians.covariances,
+            1.0,
+            network.covariance_type,
+            own.noise_floors,
+        )
     )
-    gaussians = gaussians.join(prior)
     make = partial(
         make_networks,
         n_components=network.n_components,
@@ -325,9 +342,7 @@ def start_mixture(
     if not by_networks:
         networks = make(gaussians, hidden_layer_sizes=network.hidden_layer_sizes)
         return begin(problem, problem.share_out(gaussians.counts), networks)
-    linear = replace(
-        problem, network=replace(own, rows=samples, row_weights=weights), noise_prior=prior
-    )
+    linear = replace(problem, network=replace(own, rows=samples, row_weights=weights))
     state = climb(
         MixtureStep(linear, "joint", _LINEAR_TOLERANCE),
         begin(

@@ -73,7 +73,8 @@ def take_mixture_step(
         return replace(state, networks=tuple(blended))
 
     with threadpool_limits(limits=1, user_api="blas"):
-        problem, state = pool_noise(problem, resume(problem, scaling, parameters))
+        state = resume(problem, scaling, parameters)
+        problem, state = pool_noise(problem, state, settings.noise_prior_weight)
         state, damping = _step(problem, blend(state), running[0].damping)
         kept = blend(state)
     log_volume = scaling.log_volume(samples, sample_weights, settings.network.workers)
