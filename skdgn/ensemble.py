@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from skdgn._checks import check_observed
 from skdgn._documentation import DocumentedMixin
 from skdgn._network import Floats
 from skdgn._random import make_generator
+from skdgn._reporter import Reporter
 from skdgn._rows import fits_into, merge_duplicates
 from skdgn._stacking import stack
 from skdgn._validation import check_weights, validate_rows
@@ -442,11 +442,13 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         members: list[Any] = [None] * n_members
         log_densities = np.full((len(rows), n_members), np.nan)
         errors: dict[int, Exception] = {}
-        n_done, started, interrupted = 0, time.perf_counter(), False
+        reporter, n_done, interrupted = Reporter(self.verbose), 0, False
         parallel = Parallel(n_jobs=self.n_jobs, return_as=way_of_returning())
         try:
             for task, outcome in zip(
-                tasks, parallel(delayed(_run_task)(task, rows) for task in tasks), strict=True
+                tasks,
+                parallel(delayed(_run_task)(task, rows, n_members) for task in tasks),
+                strict=True,
             ):
                 n_done += 1
                 if isinstance(outcome, Exception):
@@ -456,7 +458,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
                 log_densities[task.held_out, task.member] = held_out
                 if task.is_member:
                     members[task.member] = member
-                self._report(n_done, len(tasks), time.perf_counter() - started)
+                reporter.head(f"fit {n_done}/{len(tasks)}")
         except KeyboardInterrupt:
             interrupted = True
         for k in errors:
@@ -476,10 +478,6 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
                 stacklevel=5,
             )
         return members, log_densities, interrupted
-
-    def _report(self, n_done: int, n_tasks: int, seconds: float) -> None:
-        if self.verbose:
-            print(f"fit {n_done}/{n_tasks}  {seconds:.1f} s", flush=True)
 
 
 @dataclass(frozen=True)
@@ -516,9 +514,12 @@ def _prepare(template: Any, seed: int) -> Any:
     return member.set_params(**changes)
 
 
-def _run_task(task: _Task, rows: NDArray[Any]) -> tuple[Any, Floats] | Exception:
+def _run_task(task: _Task, rows: NDArray[Any], n_members: int) -> tuple[Any, Floats] | Exception:
     """Fit an estimator; return it and log densities of what was held out, or the error."""
     member = clone(task.template)
+    purpose = "" if task.is_member else " to all but a fold, for its weight"
+    heading = f"fit of member {task.member + 1}/{n_members}{purpose}"
+    Reporter(getattr(member, "verbose", 0)).head(heading)
     try:
         member.fit(rows, None, task.row_weights)
         held_out = np.empty(0)

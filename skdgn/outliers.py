@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdgn._delegation import DelegatingMixin
 from skdgn._documentation import DocumentedMixin
 from skdgn._network import Floats
+from skdgn._reporter import Reporter
 from skdgn._validation import fill_masked
 from skdgn._versions import VersionedMixin
 from skdgn.estimator import PiecewiseAffineDGN
@@ -164,23 +165,27 @@ class DGNOutlierDetector(
         1
         """
         table, rows = self._validate(X, reset=True)
+        reporter = Reporter(self.verbose)
+        reporter.head("fit to all samples")
         estimator = self._configure(clone(self._template())).fit(table)
         offset = np.quantile(estimator.score_samples(table), self.contamination)
         if self.cv is not None and rows.nbytes <= 2.0**20 * get_config()["working_memory"]:
-            unseen = self._score_unseen(table, rows, self.cv)
+            unseen = self._score_unseen(table, rows, self.cv, reporter)
             if _is_too_high(offset, unseen, self.contamination):
                 offset = np.quantile(unseen, self.contamination)
         self.estimator_, self.offset_ = estimator, float(offset)
         return self
 
-    def _score_unseen(self, table: Any, rows: NDArray[Any], cv: int) -> Floats:
+    def _score_unseen(self, table: Any, rows: NDArray[Any], cv: int, reporter: Reporter) -> Floats:
         """Log densities of samples under models fitted without them; none if there are too few."""
         folds = _assign_folds(rows, cv)
         n_folds = int(folds.max()) + 1
         if n_folds == 1:
             return np.empty(0)
         scores: list[Floats] = []
-        for fold in range(math.ceil(n_folds * min(1.0, _ENOUGH_SAMPLES / len(rows)))):
+        n_fits = math.ceil(n_folds * min(1.0, _ENOUGH_SAMPLES / len(rows)))
+        for fold in range(n_fits):
+            reporter.head(f"fit {fold + 1}/{n_fits} to all but a fold, for the threshold")
             training, left_out = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
             estimator = self._configure(clone(self._template()))
             with warnings.catch_warnings():

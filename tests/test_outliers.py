@@ -256,3 +256,14 @@ def test_parameters_of_an_estimator_need_one() -> None:
     network = PiecewiseAffineDGN()
     both = DGNOutlierDetector().set_params(estimator=network, estimator__tol=0.1, cv=3)
     assert (both.estimator.tol, both.cv) == (0.1, 3)
+
+
+def test_every_fit_has_a_heading(rows, capsys):
+    network = PiecewiseAffineDGN(hidden_layer_sizes=(2,), max_iter=2, tol=1e3, random_state=0)
+    DGNOutlierDetector(network, cv=3, verbose=1).fit(rows)
+    lines = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    headings = [line for line in lines if line.startswith("fit ")]
+    folds = [f"fit {k}/3 to all but a fold, for the threshold" for k in (1, 2, 3)]
+    assert headings == ["fit to all samples", *folds]
+    assert lines[0] == headings[0]
+    assert len(lines) > 2 * len(headings)  # and what the fits say
