@@ -39,6 +39,7 @@ from skdgn._em import (
 from skdgn._model import Model
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
+from skdgn._noise_priors import NoisePrior
 from skdgn._partition import TooManyRegionsError
 from skdgn._rows import Table
 from skdgn._statistics import SufficientStatistics, accumulate, accumulate_incomplete
@@ -56,33 +57,6 @@ _SMALLEST_WEIGHT = 1e-10
 _BOUND_EXCESS = 4.0
 # Relative error, with a large margin, of squares that only tell what does not matter.
 _ROUNDING = 1e-6
-
-
-@dataclass(frozen=True)
-class NoisePrior:
-    """An inverse-Wishart prior of every network's noise: some more samples, of known variances."""
-
-    weight: float  # of these samples
-    covariance: Floats  # (D, D)
-
-    def log_density(self, noise: Noise) -> float:
-        """Log density, relative to that of these samples' own covariance."""
-        if self.weight == 0.0:
-            return 0.0
-        whitened = noise.whiten(noise.whiten(self.covariance).T)
-        _, log_determinant = np.linalg.slogdet(self.covariance)
-        excess = np.trace(whitened) - len(whitened)
-        return float(-0.5 * self.weight * (noise.log_determinant - log_determinant + excess))
-
-    def join(self, statistics: SufficientStatistics) -> SufficientStatistics:
-        """Add these samples to the statistics that the noise is estimated from."""
-        squares = statistics.squares
-        covariance = self.covariance if len(squares) > 1 else np.diagonal(self.covariance)
-        return replace(
-            statistics,
-            squares=squares + self.weight * covariance,
-            total_weight=statistics.total_weight + self.weight,
-        )
 
 
 @dataclass(frozen=True)

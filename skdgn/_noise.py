@@ -60,7 +60,8 @@ class Noise:
             factor: Floats = np.asarray(np.linalg.cholesky(values), dtype=np.float64)
         except np.linalg.LinAlgError:
             smallest = np.linalg.eigvalsh(values)[0]
-            raise ValueError(
+            # A ValueError for users; what asks for a step of EM looks for this kind.
+            raise np.linalg.LinAlgError(
                 "noise_covariance must be positive definite, "
                 f"got a matrix with smallest eigenvalue {smallest}."
             ) from None
@@ -70,6 +71,13 @@ class Noise:
     def covariance_type(self) -> str:
         """Return ``"spherical"``, ``"diag"`` or ``"full"``."""
         return COVARIANCE_TYPES[self.covariance.ndim]
+
+    @property
+    def matrix(self) -> Floats:
+        """The covariance as a matrix (D, D)."""
+        if self.covariance.ndim == 2:
+            return self.covariance
+        return np.diag(np.broadcast_to(self.covariance, self.n_features))
 
     @property
     def n_parameters(self) -> int:

@@ -8,12 +8,14 @@ search for.  (The paper walks from a cell to its neighbours instead; tests compa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._cells import Cells, Intervals, Pieces, whole_space
 from skdgn._network import AffineMaps, Bools, Floats, Network
+from skdgn._vertices import Vertices, find_vertices
 
 # A pre-activation is constant on a cell if its slope is below this share of the terms it sums up.
 _ROUNDING = 1e-13
@@ -50,6 +52,59 @@ class Partition:
         for n in np.flatnonzero(regions < 0):
             regions[n] = np.argmin((self.patterns != patterns[n]).sum(axis=1))
         return regions
+
+    def vertices(self, region: int) -> Vertices:
+        """Find the vertices and rays of a region, in any number of latent dimensions.
+
+        This needs pycddlib: ``pip install "skdgn[cdd]"``.  It wraps cddlib, which is under the GNU
+        General Public License; that is why it is not installed with this package, which is under
+        the BSD license.
+
+        Parameters
+        ----------
+        region : int
+            From 0 to the number of regions minus one, in the order of ``weights_`` and of the
+            columns of ``predict_proba``.
+
+        Returns
+        -------
+        vertices : Vertices
+            A named tuple of ``vertices`` of shape (n_vertices, n_components) and ``rays`` of shape
+            (n_rays, n_components).  The region is the convex hull of its vertices, plus all
+            nonnegative combinations of its rays: the directions, of unit length, in which it is
+            unbounded.  A region that contains a whole line has no vertices of its own; a point on
+            each of its lowest-dimensional faces stands for them, and the line is two rays.
+
+        Raises
+        ------
+        RuntimeError
+            If vertices are too close together for cddlib, which computes in floating point and
+            takes 1e-7 of the size of a region for zero.
+
+        Examples
+        --------
+        The unit changes sides at -0.5:
+
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[2.0]], [[1.0], [1.0]]], [[1.0], [0.0, 0.0]], 0.1, activation="relu"
+        ... )
+        >>> for region in range(model.n_regions_):
+        ...     corners = model.partition_.vertices(region)
+        ...     print(corners.vertices.tolist(), corners.rays.tolist())
+        [[-0.5]] [[-1.0]]
+        [[-0.5]] [[1.0]]
+        """
+        is_integer = isinstance(region, Integral) and not isinstance(region, (bool, np.bool_))
+        if not is_integer or not 0 <= region < len(self):
+            raise ValueError(
+                f"region must be an integer from 0 to {len(self) - 1}, the number of regions minus "
+                f"one, got {region!r}."
+            )
+        start, normals, offsets = self.cells.facets()
+        own = slice(start[region], start[region + 1])
+        (middle,) = self.cells.take(np.array([region])).interior_points()
+        return find_vertices(normals[own], offsets[own], middle)
 
 
 class TooManyRegionsError(MemoryError):
