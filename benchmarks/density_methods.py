@@ -55,7 +55,7 @@ FEWEST_ROWS = 500
 SEARCH_SECONDS = 20.0
 
 N_GAUSSIANS = {"full": (1, 2, 3, 4, 6, 8, 12, 16, 20, 32), "diag": (2, 4, 8, 16, 32, 64)}
-MOST_NETWORKS = 64
+MOST_NETWORKS = 128
 BANDWIDTHS = tuple(np.geomspace(0.03, 2.0, 20).round(4).tolist())
 # Latent dimensions, hidden layers and noise, the most promising first.
 SINGLE_SIZES = (
@@ -73,8 +73,6 @@ MEMBER_SIZES = {
     "full": ((1, (4,), 0.5), (1, (), 1.0), (1, (4,), 1.0)),
     "diag": ((1, (4,), 0.5), (1, (4,), 1.0), (3, (), 0.5), (2, (4,), 0.25)),
 }
-# Numbers of networks that are tried beside the best of these.
-NUMBER_FACTORS = (2.0, 0.5)
 
 
 class BaggedGaussianMixture:
@@ -141,9 +139,13 @@ def mixture_candidates(gaussians: Result, trials: list[dict[str, Any]]) -> Itera
             n_networks = max(1, min(round(share * number), MOST_NETWORKS))
             yield {"n_networks": n_networks, "estimator": network}
     best = best_trial(trials)["parameters"]
-    for factor in NUMBER_FACTORS:
-        n_networks = max(1, min(round(factor * best["n_networks"]), MOST_NETWORKS))
-        if n_networks != best["n_networks"]:
+    # More networks as long as these are better, then fewer.
+    for factor in (2.0, 0.5):
+        n_networks = best["n_networks"]
+        while best_trial(trials)["parameters"] == best | {"n_networks": n_networks}:
+            n_networks = round(factor * n_networks)
+            if not 1 <= n_networks <= MOST_NETWORKS:
+                break
             yield best | {"n_networks": n_networks}
 
 
