@@ -7,7 +7,9 @@ every fifth is held out once); and fitted to all of it and judged by its BIC, wh
 Everything else is left at its default, ours and theirs.
 
 Ensembles are averages of densities, of as many members, fitted to bootstrap samples.  Members take
-turns with the three sizes that validation likes best for a single model.
+turns with the three sizes that validation likes best for a single model.  The last member of ours
+is one Gaussian, for samples that are far from what all others have seen; samples that a member has
+not seen tell how much it counts (``weights="stacked"``).
 """
 
 from __future__ import annotations
@@ -180,8 +182,10 @@ def make(method: str, parameters: Parameters, seed: int, n_members: int) -> Any:
     if method in MEMBERS:
         sizes = itertools.islice(itertools.cycle(parameters["members"]), n_members)
         members = [make(MEMBERS[method], size, seed + k, 0) for k, size in enumerate(sizes)]
-        kind = BaggedGaussianMixture if method == BAGGED else skdgn.DGNEnsemble
-        return kind(members, random_state=seed)
+        if method == BAGGED:
+            return BaggedGaussianMixture(members, random_state=seed)
+        members[-1] = make("PiecewiseAffineDGN", network_parameters(1, (), "full"), seed, 0)
+        return skdgn.DGNEnsemble(members, weights="stacked", random_state=seed)
     if method == "DGNMixture":
         network = make("PiecewiseAffineDGN", parameters["estimator"], seed, n_members)
         return skdgn.DGNMixture(**(parameters | {"estimator": network}), random_state=seed)
