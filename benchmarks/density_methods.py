@@ -60,21 +60,19 @@ N_GAUSSIANS = {"full": (1, 2, 3, 4, 6, 8, 12, 16, 20, 32), "diag": (2, 4, 8, 16,
 MOST_NETWORKS = 128
 BANDWIDTHS = tuple(np.geomspace(0.03, 2.0, 20).round(4).tolist())
 # Latent dimensions, hidden layers and noise, the most promising first.
-SINGLE_SIZES = (
-    (1, (16,), "full"),
-    (1, (32,), "full"),
-    (1, (8,), "full"),
-    (2, (8,), "full"),
-    (2, (16,), "diag"),
-    (1, (16,), "diag"),
+SINGLE_SIZES = ((1, (16,), "full"), (2, (8,), "full"), (1, (16,), "diag"), (1, (32,), "full"))
+# Latent dimensions, hidden layers, noise, and how many networks there are for each of the Gaussians
+# of this type that validation likes best: networks bend.  Without hidden layers, a mixture of them
+# is one of Gaussians or of factor analyzers.
+MEMBER_SIZES = (
+    (3, (), "diag", 0.5),
+    (1, (), "full", 1.0),
+    (1, (4,), "full", 0.5),
+    (2, (4,), "diag", 0.25),
+    (1, (4,), "diag", 0.5),
+    (3, (), "diag", 1.0),
+    (1, (4,), "full", 1.0),
 )
-# Latent dimensions, hidden layers, and how many networks there are for each of the Gaussians of
-# this type that validation likes best: networks bend.  Without hidden layers, a mixture of them is
-# one of Gaussians or of factor analyzers.
-MEMBER_SIZES = {
-    "full": ((1, (4,), 0.5), (1, (), 1.0), (1, (4,), 1.0)),
-    "diag": ((1, (4,), 0.5), (1, (4,), 1.0), (3, (), 0.5), (2, (4,), 0.25)),
-}
 
 
 class BaggedGaussianMixture:
@@ -132,14 +130,11 @@ def candidates(
 
 def mixture_candidates(gaussians: Result, trials: list[dict[str, Any]]) -> Iterator[Parameters]:
     """List mixtures of networks: first some like the best Gaussians, then some like the best."""
-    # The type that Gaussians prefer comes first.
-    first = gaussians["validation"]["parameters"]["covariance_type"]
-    for covariance_type in sorted(MEMBER_SIZES, key=lambda kind: kind != first):
-        number = best_number(gaussians, covariance_type)
-        for n_components, widths, share in MEMBER_SIZES[covariance_type]:
-            network = network_parameters(n_components, widths, covariance_type)
-            n_networks = max(1, min(round(share * number), MOST_NETWORKS))
-            yield {"n_networks": n_networks, "estimator": network}
+    for *size, share in MEMBER_SIZES:
+        network = network_parameters(*size)
+        number = best_number(gaussians, network["covariance_type"])
+        n_networks = max(1, min(round(share * number), MOST_NETWORKS))
+        yield {"n_networks": n_networks, "estimator": network}
     best = best_trial(trials)["parameters"]
     # More networks as long as these are better, then fewer.
     for factor in (2.0, 0.5):
