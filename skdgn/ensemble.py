@@ -28,8 +28,8 @@ from skdgn._stacking import stack
 from skdgn._validation import check_weights, validate_rows
 from skdgn._versions import VersionedMixin
 from skdgn.density import ExactDensity, SumOfDensities, check_density
-from skdgn.estimator import PiecewiseAffineDGN
 from skdgn.inference import InformationCriteria
+from skdgn.mixture import default_mixture
 
 _RULES = ("equal", "stacked", "bic")
 # Parts of the samples of which one after the other is held out, to stack without a bootstrap.
@@ -48,8 +48,9 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
     ----------
     estimator : exact density, list of them or list of (str, exact density), default=None
         What is fitted: a `PiecewiseAffineDGN`, a `DGNMixture` or another ensemble.  None stands for
-        ``PiecewiseAffineDGN()``.  A list has one member for each of its items, of any kind and
-        size; names are those of ``named_estimators_``.
+        ``DGNMixture()``, with fewer networks if there are fewer than 40 samples.  A list has one
+        member for each of its items, of any kind and size; names are those of
+        ``named_estimators_``.
     n_estimators : int, default=10
         Number of members, if ``estimator`` is not a list.
     bootstrap : bool, default=True
@@ -246,6 +247,8 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         with self._unchanged_by_failure():
             table = validate_rows(self, X, reset=True, min_samples=2)
             table_weights = check_weights(sample_weight, table)
+            if self.estimator is None:
+                templates = [default_mixture(table_weights.sum())] * len(templates)
             columns = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
             check_observed(table, table_weights, columns, self._workers())
             # Neither order nor repetition of the samples matters, as in the fit of a member.
@@ -355,7 +358,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         )
         names: list[str] | None = None
         if self.estimator is None:
-            templates: list[Any] = [_default_estimator()]
+            templates: list[Any] = [default_mixture()]
         elif isinstance(self.estimator, list | tuple):
             templates = list(self.estimator)
             if templates and all(_is_pair(item) for item in templates):
@@ -489,10 +492,6 @@ class _Task:
     row_weights: Floats
     held_out: NDArray[np.intp]
     is_member: bool
-
-
-def _default_estimator() -> ExactDensity:
-    return PiecewiseAffineDGN()
 
 
 def _is_pair(item: Any) -> bool:

@@ -39,6 +39,9 @@ from skdgn.density import SumOfDensities
 from skdgn.estimator import PiecewiseAffineDGN
 from skdgn.inference import InformationCriteria
 
+# Of a mixture that nobody has asked for: networks at most, and samples for each at least.
+_MOST_DEFAULT_NETWORKS = 4
+_DEFAULT_SAMPLES = 10
 _STARTS = ("gaussian_mixture", "kmeans", "random")
 # A sample's responsibilities, as users give them, add up to 1 but for this.
 _ROUNDING = 1e-6
@@ -547,3 +550,13 @@ class DGNMixture(
     def _n_features_out(self) -> int:
         """Number of columns of `transform`, for `get_feature_names_out`."""
         return int(self.networks_[0].coefs_[0].shape[1])
+
+
+def default_mixture(total_weight: float = np.inf, covariance_type: str = "full") -> DGNMixture:
+    """Return what is fitted to samples of this weight where no estimator was given.
+
+    Chosen by `benchmarks/defaults.py`; of few samples, fewer networks than usual take their share.
+    """
+    network = PiecewiseAffineDGN(1, hidden_layer_sizes=(4,), covariance_type=covariance_type)
+    n_networks = min(_MOST_DEFAULT_NETWORKS, max(1, total_weight // _DEFAULT_SAMPLES))
+    return DGNMixture(network, int(n_networks))

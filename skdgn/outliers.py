@@ -21,7 +21,7 @@ from skdgn._network import Floats
 from skdgn._reporter import Reporter
 from skdgn._validation import fill_masked
 from skdgn._versions import VersionedMixin
-from skdgn.estimator import PiecewiseAffineDGN
+from skdgn.mixture import default_mixture
 
 # So many samples that were held out tell a threshold to about 1 %: large tables need no more folds.
 _ENOUGH_SAMPLES = 500
@@ -38,9 +38,9 @@ class DGNOutlierDetector(
 
     Parameters
     ----------
-    estimator : PiecewiseAffineDGN or other density estimator, default=None
+    estimator : DGNMixture or other density estimator, default=None
         Anything with ``score_samples``; a pipeline that ends in one will do.  None stands for
-        ``PiecewiseAffineDGN()``.
+        ``DGNMixture()``, with fewer networks if there are fewer than 40 samples.
     contamination : float, default=0.1
         Share of outliers among the samples it is fitted to, in (0, 0.5]: it sets the threshold.
     cv : int or None, default=5
@@ -121,11 +121,14 @@ class DGNOutlierDetector(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = get_tags(self._template()).input_tags.allow_nan
+        tags.input_tags.allow_nan = self._allows_nan()
         return tags
 
-    def _template(self) -> Any:
-        return PiecewiseAffineDGN() if self.estimator is None else self.estimator
+    def _template(self, n_samples: float = np.inf) -> Any:
+        return default_mixture(n_samples) if self.estimator is None else self.estimator
+
+    def _allows_nan(self) -> bool:
+        return bool(get_tags(self._template()).input_tags.allow_nan)
 
     def _validate(self, X: Any, reset: bool) -> tuple[Any, NDArray[Any]]:
         """Check number and names of the features; the estimator checks the values.
@@ -133,9 +136,8 @@ class DGNOutlierDetector(
         Frames are returned as they are, other tables as arrays; and an array of either.
         """
         X = fill_masked(X)
-        allow_nan = get_tags(self._template()).input_tags.allow_nan
         rows: NDArray[Any] = validate_data(
-            self, X, reset=reset, ensure_all_finite="allow-nan" if allow_nan else True
+            self, X, reset=reset, ensure_all_finite="allow-nan" if self._allows_nan() else True
         )
         return X if hasattr(X, "columns") else rows, rows
 
@@ -167,7 +169,7 @@ class DGNOutlierDetector(
         table, rows = self._validate(X, reset=True)
         reporter = Reporter(self.verbose)
         reporter.head("fit to all samples")
-        estimator = self._configure(clone(self._template())).fit(table)
+        estimator = self._configure(clone(self._template(len(rows)))).fit(table)
         offset = np.quantile(estimator.score_samples(table), self.contamination)
         if self.cv is not None and rows.nbytes <= 2.0**20 * get_config()["working_memory"]:
             unseen = self._score_unseen(table, rows, self.cv, reporter)
@@ -187,7 +189,7 @@ class DGNOutlierDetector(
         for fold in range(n_fits):
             reporter.head(f"fit {fold + 1}/{n_fits} to all but a fold, for the threshold")
             training, left_out = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-            estimator = self._configure(clone(self._template()))
+            estimator = self._configure(clone(self._template(len(training))))
             with warnings.catch_warnings():
                 # The fit to all samples has said what there is to say.
                 warnings.simplefilter("ignore", UserWarning)
