@@ -13,7 +13,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._cells import Cells, whole_space
+from skdgn._cells import Cells, Intervals, Pieces, whole_space
 from skdgn._network import AffineMaps, Bools, Floats, Network
 from skdgn._vertices import Vertices, find_vertices
 
@@ -131,33 +131,44 @@ def build_partition(network: Network, most_regions: int = 1_000_000) -> Partitio
     patterns: Bools = np.empty((1, 0), dtype=bool)
     for layer in range(network.n_hidden_layers):
         functions = _without_noise(network, layer, upstream)
-        regions: NDArray[np.intp] = np.arange(len(cells))
-        n_units = functions.offsets.shape[1]
-        sides: Bools = np.empty((len(cells), n_units), dtype=bool)
-        lengths = np.linalg.norm(functions.slopes, axis=2)
-        scale = np.where(lengths > 0, lengths, 1.0)
-        gradients = functions.slopes / scale[:, :, None]
-        values = functions.offsets / scale
-        for unit in range(n_units):
-            pieces = cells.split(
-                np.ascontiguousarray(gradients[regions, unit]), values[regions, unit]
-            )
-            if len(pieces.parents) > most_regions:
-                raise TooManyRegionsError(
-                    most_regions, network.n_components, network.hidden_layer_sizes
-                )
-            cells = pieces.cells
-            regions = regions[pieces.parents]
-            sides = sides[pieces.parents]
-            sides[:, unit] = pieces.positive
-        patterns = np.concatenate([patterns[regions], sides], axis=1)
-        upstream = network.activate(functions.take(regions), sides)
+        pieces = _split(cells, functions, network, most_regions)
+        cells = pieces.cells
+        patterns = np.concatenate([patterns[pieces.parents], pieces.positive], axis=1)
+        upstream = network.activate(functions.take(pieces.parents), pieces.positive)
     return Partition(cells, patterns, network.preactivations(network.n_hidden_layers, upstream))
+
+
+def _split(cells: Cells, functions: AffineMaps, network: Network, most_regions: int) -> Pieces:
+    """Cut cells by the units of a layer: the pieces, with their sides of all units (R, u)."""
+    error = TooManyRegionsError(most_regions, network.n_components, network.hidden_layer_sizes)
+    if isinstance(cells, Intervals):
+        # So quick that the calls for the units would take longer.
+        pieces = cells.split_all(functions.slopes[:, :, 0], functions.offsets)
+        if len(pieces.parents) > most_regions:
+            raise error
+        return pieces
+    regions: NDArray[np.intp] = np.arange(len(cells))
+    sides: Bools = np.empty(functions.offsets.shape, dtype=bool)
+    lengths = np.linalg.norm(functions.slopes, axis=2)
+    scale = np.where(lengths > 0, lengths, 1.0)
+    gradients = functions.slopes / scale[:, :, None]
+    values = functions.offsets / scale
+    for unit in range(values.shape[1]):
+        pieces = cells.split(np.ascontiguousarray(gradients[regions, unit]), values[regions, unit])
+        if len(pieces.parents) > most_regions:
+            raise error
+        cells = pieces.cells
+        regions = regions[pieces.parents]
+        sides = sides[pieces.parents]
+        sides[:, unit] = pieces.positive
+    return Pieces(cells, regions, sides)
 
 
 def _without_noise(network: Network, layer: int, upstream: AffineMaps) -> AffineMaps:
     """Pre-activations of a layer, with zeros where they are zero but for rounding."""
     functions = network.preactivations(layer, upstream)
+    if layer == 0:
+        return functions  # nothing was added up
     scales = network.preactivation_scales(layer, upstream)
     slopes: Floats = np.where(
         np.abs(functions.slopes) > _ROUNDING * scales.slopes, functions.slopes, 0.0

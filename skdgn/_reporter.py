@@ -39,13 +39,10 @@ class Reporter:
     Attributes
     ----------
     verbose : int
-    seconds_compiled : float
-        Time that Numba took to compile what was needed.
     """
 
     def __init__(self, verbose: int = 0) -> None:
         self.verbose = int(verbose)
-        self.seconds_compiled = 0.0
         self._started = self._last_written = time.perf_counter()
         self._phase = ""
         self._is_line_open = False
@@ -75,6 +72,11 @@ class Reporter:
         self.name(phase)
         if self.verbose > 0:
             self.write(f"{phase}  {self.seconds:.1f} s", lasting=self.verbose > 1)
+
+    def head(self, text: str) -> None:
+        """Say which of several fits is next; what it says of itself follows below."""
+        if self.verbose > 0:
+            self.write(f"{text}  {self.seconds:.1f} s")
 
     def name(self, phase: str) -> None:
         """Name what comes next, for when it turns out to take long."""
@@ -112,12 +114,6 @@ class Reporter:
             if is_nameless:
                 self._end_line(erased=True)
 
-    @contextmanager
-    def watch_compiler(self) -> Iterator[None]:
-        """Measure how long Numba takes to compile what is needed."""
-        with event.install_listener("numba:compile", _CompilerListener(self)):
-            yield
-
     def _advance(self, counted: str, share: float, now: float, began: float) -> None:
         pause = _REWRITTEN_EVERY
         if not self.is_rewriting:
@@ -144,27 +140,6 @@ class Reporter:
         if self._is_line_open:
             print("\r\033[K" if erased else "\n", end="", flush=True)
             self._is_line_open = False
-
-
-class _CompilerListener(event.Listener):
-    """Measures the outermost of the compiler's calls, which are nested."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-        self._depth = 0
-        self._began = 0.0
-
-    def on_start(self, event: Any) -> None:
-        """Another kernel is compiled."""
-        if self._depth == 0:
-            self._began = time.perf_counter()
-        self._depth += 1
-
-    def on_end(self, event: Any) -> None:
-        """It is done."""
-        self._depth -= 1
-        if self._depth == 0:
-            self._reporter.seconds_compiled += time.perf_counter() - self._began
 
 
 class _CompilerNotice(event.Listener):
