@@ -10,6 +10,7 @@ many more, the networks themselves tell: the more alike their noise is, the more
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import gammaln, multigammaln
@@ -51,14 +52,17 @@ class NoisePrior:
             weight = estimate_weight(counts, covariances, n_estimated, covariance, covariance_type)
         return cls(weight, covariance)
 
+    @cached_property
+    def _log_determinant(self) -> float:
+        return float(np.linalg.slogdet(self.covariance)[1])
+
     def log_density(self, noise: Noise) -> float:
         """Log density, relative to that of these samples' own covariance."""
         if self.weight == 0.0:
             return 0.0
         whitened = noise.whiten(noise.whiten(self.covariance).T)
-        _, log_determinant = np.linalg.slogdet(self.covariance)
         excess = np.trace(whitened) - len(whitened)
-        return float(-0.5 * self.weight * (noise.log_determinant - log_determinant + excess))
+        return float(-0.5 * self.weight * (noise.log_determinant - self._log_determinant + excess))
 
     def join(self, statistics: SufficientStatistics) -> SufficientStatistics:
         """Add these samples to the statistics that the noise is estimated from."""
