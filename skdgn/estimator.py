@@ -158,7 +158,10 @@ class PiecewiseAffineDGN(
     lower_bounds_ : ndarray of shape (n_iter,)
         The same after every iteration; it never decreases.
     n_parameters_ : int
-        Number of identifiable parameters.
+        Number of identifiable parameters: weights, intercepts and noise, less one for the scale of
+        every hidden unit and the rotations of latent space that change the first layer; without
+        hidden layers, no more than a Gaussian has.  This is the number for units whose boundary is
+        crossed: weights of a unit that is dead, or never is, count as any others.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)

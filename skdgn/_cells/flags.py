@@ -25,9 +25,10 @@ import numpy as np
 
 from skdgn._cells._interface import LOG_NEGLIGIBLE_SHARE, Floats, register_integral
 from skdgn._cells.boundaries import nearest_point, owen_polygon
-from skdgn._cells.polyhedra import WhitenedPolyhedra, dot
+from skdgn._cells.polyhedra import WhitenedPolyhedra
 from skdgn._cells.quadrature import LONG_NODES, LONG_WEIGHTS
 from skdgn._cells.sections import sliced_polyhedron
+from skdgn._cells.skeletons import dot
 from skdgn._jit import INV_SQRT_2PI, SQRT_HALF, kernel
 
 # Absolute error of the sum of flags over a cell, and the share of the mass it may be.
@@ -163,6 +164,10 @@ def polyhedron_moments(
         return -math.inf
     if max(log_tolerance, _LOG_FLAG_RELATIVE_ERROR + log_bound) >= _LOG_FLAG_ERROR:
         mass = flag_polyhedron(cells, region, center, mean, covariance)
+        if mass <= 0.0 and log_tolerance >= _LOG_FLAG_ERROR:
+            mean[:] = nearest
+            covariance[:] = 0.0
+            return -math.inf
         if mass > 0.0:
             log_mass = math.log(mass)
             if max(log_tolerance, _LOG_FLAG_RELATIVE_ERROR + log_mass) >= _LOG_FLAG_ERROR:

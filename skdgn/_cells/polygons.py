@@ -119,7 +119,7 @@ def _take(start: Integers, edges: Floats, indices: Integers) -> tuple[Integers, 
 
 
 @kernel
-def edge_middle(begin: float, end: float) -> float:
+def _edge_middle(begin: float, end: float) -> float:
     """Position between the ends of an edge, either of which may be infinite."""
     if begin > -math.inf and end < math.inf:
         return 0.5 * (begin + end)
@@ -134,17 +134,20 @@ def edge_middle(begin: float, end: float) -> float:
 def interior_point(edges: Floats) -> tuple[float, float]:
     """Average one point of every edge; inside, since no two edges of a cell are collinear."""
     x, y = 0.0, 0.0
+    n_points = 0
     for e in range(len(edges)):
         nx, ny, offset, begin, end = edges[e]
-        t = edge_middle(begin, end)
-        x += offset * nx + t * ny
-        y += offset * ny - t * nx
-    if len(edges) == 0:
+        if begin < math.inf:  # (a facet of a polyhedron may have an edge at infinity)
+            t = _edge_middle(begin, end)
+            x += offset * nx + t * ny
+            y += offset * ny - t * nx
+            n_points += 1
+    if n_points == 0:
         return 0.0, 0.0
     if len(edges) == 1:
         step = 1.0 + abs(edges[0, 2])
         return x + step * edges[0, 0], y + step * edges[0, 1]
-    return x / len(edges), y / len(edges)
+    return x / n_points, y / n_points
 
 
 @kernel
@@ -167,23 +170,22 @@ def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
     Values are relative to 1 + the distance from the origin; at infinity, they are slopes.
     """
     n_edges = len(edges)
-    values = np.full(4 * n_edges, np.nan)
+    values, at_edge = np.full(4 * n_edges, np.nan), np.full(n_edges, np.nan)
     for e in range(n_edges):
         nx, ny, offset, begin, end = edges[e]
         rate = gx * ny - gy * nx
         at_foot = offset * (gx * nx + gy * ny) + value
-        near = at_foot / (1.0 + abs(offset))
+        # The point of the edge next to the origin, where rounding errors are smallest.
+        t = min(max(0.0, begin), end)
+        near = (at_foot + rate * t) / (1.0 + abs(offset) + abs(t))
         if begin > -math.inf:
-            near = (at_foot + rate * begin) / (1.0 + abs(offset) + abs(begin))
-            values[4 * e] = near
-        elif end < math.inf:
-            near = (at_foot + rate * end) / (1.0 + abs(offset) + abs(end))
-        else:
+            values[4 * e] = (at_foot + rate * begin) / (1.0 + abs(offset) + abs(begin))
+        elif end == math.inf:
             values[4 * e + 1] = near
         # Parallel lines do not come any closer at infinity.
         parallel = abs(rate) < SMALLEST_ANGLE
         if begin == -math.inf:
-            values[4 * e] = near if parallel else -rate
+            values[4 * e] = -rate
         if end == math.inf:
             values[4 * e + 2] = near if parallel else rate
             # The bisector of the directions in which the polygon is unbounded here: of length
@@ -191,6 +193,14 @@ def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
             mx, my = edges[(e + 1) % n_edges, 0], edges[(e + 1) % n_edges, 1]
             x, y = nx + mx + ny - my, ny + my - nx + mx
             values[4 * e + 3] = (gx * x + gy * y) / math.sqrt(x * x + y * y)
+        if parallel:
+            # All of the edge is on one side, its ends too, where rounding errors may be large.
+            at_edge[e] = near
+    for e in range(n_edges):
+        if not math.isnan(at_edge[e]):
+            values[4 * e] = at_edge[e]
+            if edges[e, 4] < math.inf:
+                values[4 * ((e + 1) % n_edges)] = at_edge[e]
     return values
 
 
@@ -206,7 +216,7 @@ def _root(edge: Floats, gx: float, gy: float, value: float) -> float:
 
 
 @kernel
-def project(edge: Floats, t: float, dx: float, dy: float) -> float:
+def _project(edge: Floats, t: float, dx: float, dy: float) -> float:
     """Coordinate along d of the point of an edge at position t."""
     nx, ny, offset = edge[0], edge[1], edge[2]
     return offset * (nx * dx + ny * dy) + t * (ny * dx - nx * dy)
@@ -273,10 +283,10 @@ def cut_polygon(
     rise, fall, lowest, highest = math.nan, math.nan, -math.inf, math.inf
     if before % 4 < 2:
         rise = _root(edges[first], gx, gy, value)
-        highest = project(edges[first], rise, dx, dy)
+        highest = _project(edges[first], rise, dx, dy)
     if stop % 4 < 2:
         fall = _root(edges[last], gx, gy, value)
-        lowest = project(edges[last], fall, dx, dy)
+        lowest = _project(edges[last], fall, dx, dy)
     n_positive = (last - first) % n_edges + 1
     if start == stop and start % 4 == 3:
         n_positive = 0  # nothing of any edge, but only what is between two at infinity
@@ -354,6 +364,35 @@ def _split(
             n_new += 1
             new_start[n_new] = n_edges
     return new_start[: n_new + 1], new_edges[:n_edges], parents[:n_new], positive[:n_new]
+
+
+@kernel
+def copy_rows(source: Floats, n_rows: int, target: Floats, at: int) -> None:
+    """Copy the first rows of one array to another (Numba compiles slices far more slowly)."""
+    for i in range(n_rows):
+        for j in range(source.shape[1]):
+            target[at + i, j] = source[i, j]
+
+
+@kernel
+def clip(edges: Floats, n_edges: int, gx: float, gy: float, value: float, clipped: Floats) -> int:
+    """Keep the part of a polygon where ``g . z + value >= 0``; return its number of edges.
+
+    -1 stands for an empty polygon: no edges are the whole plane.
+    """
+    n_run, first, _, rise, fall, lowest, highest = cut_polygon(edges[:n_edges], gx, gy, value, 0.0)
+    if n_run == -1:
+        return -1
+    if n_run == -2:
+        copy_rows(edges, n_edges, clipped, 0)
+        return n_edges
+    n_clipped = copy_run(edges[:n_edges], first, n_run, rise, fall, clipped, 0)
+    clipped[n_clipped, 0] = gx
+    clipped[n_clipped, 1] = gy
+    clipped[n_clipped, 2] = -value
+    clipped[n_clipped, 3] = lowest
+    clipped[n_clipped, 4] = highest
+    return n_clipped + 1
 
 
 @kernel

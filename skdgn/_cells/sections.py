@@ -13,13 +13,14 @@ import numpy as np
 
 from skdgn._cells._interface import Floats
 from skdgn._cells.boundaries import polygon_moments
-from skdgn._cells.polyhedra import clip, copy_rows, dot, fill_frame
+from skdgn._cells.polygons import clip, copy_rows
 from skdgn._cells.quadrature import (
     KRONROD_GAUSS_WEIGHTS,
     KRONROD_NODES,
     KRONROD_RANGE,
     KRONROD_WEIGHTS,
 )
+from skdgn._cells.skeletons import dot, fill_frame
 from skdgn._jit import LOG_SQRT_2PI, kernel
 
 # Polyhedra closer than this are integrated from the centre, not from their nearest point.
