@@ -565,7 +565,10 @@ def fill_frame(plane: Floats) -> None:
 
 @kernel
 def _fill_edge(plane: Floats, other: Floats, a: Floats, b: Floats, edge: Floats) -> None:
-    """Fill the edge from node a to node b in the frame of its facet, next to another facet."""
+    """Fill the edge from node a to node b in the frame of its facet, next to another facet.
+
+    It begins at inf and ends at -inf if there is no such edge, but only at infinity.
+    """
     first_axis, second_axis = plane[4:7], plane[7:]
     far_a, far_b = a[0] == 0.0, b[0] == 0.0
     # The direction from a to b, and the point of the edge that is known best.
@@ -612,7 +615,9 @@ def _fill_edge(plane: Floats, other: Floats, a: Floats, b: Floats, edge: Floats)
     if not far_b:
         edge[4] = dot(b[1:4], first_axis) * ny - dot(b[1:4], second_axis) * nx
     # Ends may coincide but for rounding.  The edge still tells on which side of it the facet is.
-    if beyond or (far_a and far_b and dot(a[1:4], b[1:4]) > 0.0):
+    if far_a and far_b and dot(a[1:4], b[1:4]) > 0.0:
+        edge[3], edge[4] = math.inf, -math.inf
+    elif beyond:
         edge[3], edge[4] = math.inf, math.inf
     elif edge[3] > edge[4]:
         edge[3] = 0.5 * (edge[3] + edge[4])
@@ -655,15 +660,21 @@ def facet_polygons(
                 plane[i] = planes[f, i]
             fill_frame(plane)
             first, last = cycle_start[f], cycle_start[f + 1]
+            n_before, has_edges = n_edges, False
             for k in range(first, last):
                 other = planes[start[r] + across[k]]
                 if is_wall(other):
                     continue
+                has_edges = True
                 behind = k + 1 if k + 1 < last else first
                 _fill_edge(
                     plane, other, own_nodes[cycles[k]], own_nodes[cycles[behind]], edges[n_edges]
                 )
-                n_edges += 1
+                if edges[n_edges, 3] <= edges[n_edges, 4]:
+                    n_edges += 1
+            # A facet that is at infinity with all its edges is none; without edges it is a plane.
+            if has_edges and n_edges == n_before:
+                continue
             n_planes += 1
             edge_start[n_planes] = n_edges
         new_start[r + 1] = n_planes
