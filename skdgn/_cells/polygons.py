@@ -159,6 +159,17 @@ def _interior_points(start: Integers, edges: Floats) -> Floats:
 
 
 @kernel
+def _outward(edges: Floats, e: int) -> tuple[float, float]:
+    """Bisector of the directions in which a polygon is unbounded, from an edge to the next."""
+    nx, ny = edges[e, 0], edges[e, 1]
+    mx, my = edges[(e + 1) % len(edges), 0], edges[(e + 1) % len(edges), 1]
+    # Of length 2 (sin + cos) of half the angle between them, which is pi for a half-plane.
+    x, y = nx + mx + ny - my, ny + my - nx + mx
+    length = math.sqrt(x * x + y * y)
+    return x / length, y / length
+
+
+@kernel
 def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
     """Values of ``g . z + value`` around a polygon, at four nodes per edge, NaN where none is.
 
@@ -188,11 +199,8 @@ def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
             values[4 * e] = -rate
         if end == math.inf:
             values[4 * e + 2] = near if parallel else rate
-            # The bisector of the directions in which the polygon is unbounded here: of length
-            # 2 (sin + cos) of half the angle between them, which is pi for a half-plane.
-            mx, my = edges[(e + 1) % n_edges, 0], edges[(e + 1) % n_edges, 1]
-            x, y = nx + mx + ny - my, ny + my - nx + mx
-            values[4 * e + 3] = (gx * x + gy * y) / math.sqrt(x * x + y * y)
+            x, y = _outward(edges, e)
+            values[4 * e + 3] = gx * x + gy * y
         if parallel:
             # All of the edge is on one side, its ends too, where rounding errors may be large.
             at_edge[e] = near
@@ -281,12 +289,23 @@ def cut_polygon(
     last = stop // 4
     dx, dy = gy, -gx
     rise, fall, lowest, highest = math.nan, math.nan, -math.inf, math.inf
+    turned = False
     if before % 4 < 2:
         rise = _root(edges[first], gx, gy, value)
         highest = _project(edges[first], rise, dx, dy)
+    else:
+        x, y = _outward(edges, before // 4)
+        turned = dx * x + dy * y < -0.5
     if stop % 4 < 2:
         fall = _root(edges[last], gx, gy, value)
         lowest = _project(edges[last], fall, dx, dy)
+    else:
+        x, y = _outward(edges, last)
+        turned = turned or -dx * x - dy * y < -0.5
+    if turned:
+        # A strip hardly wider than rounding, left at its wrong end.
+        n_positive = -2 if values[top] > -values[bottom] else -1
+        return n_positive, 0, 0, math.nan, math.nan, 0.0, 0.0
     n_positive = (last - first) % n_edges + 1
     if start == stop and start % 4 == 3:
         n_positive = 0  # nothing of any edge, but only what is between two at infinity

@@ -28,8 +28,7 @@ NODE_SIZE = 7
 # alone (see `_label`).
 _CLOSEST_NODE = 1e-13
 # A slope below this, at infinity, is zero.  Where nodes on either side of the threshold are told
-# apart as no plane would do it, the next one is tried; if none will do, a cell is not cut.  (Of
-# those in benchmarks/degenerate.py the first two are enough for all.)
+# apart as no plane would do it, the next one is tried; if none will do, a cell is not cut.
 _PARALLEL = (1e-13, 1e-12, 1e-14, 1e-11, 1e-15, 1e-10)
 # Slopes of unit vectors that are rounding errors.
 _ROUNDING = 1e-15
@@ -188,12 +187,13 @@ def find_line(first: Floats, second: Floats, direction: Floats, foot: Floats) ->
 @kernel
 def _cut_wall_edge(
     a: Floats, b: Floats, plane: Floats, sign: float, cut: Floats, value: float, node: Floats
-) -> None:
+) -> bool:
     """Fill the node where a plane cuts an edge from a to b at infinity, on a wall.
 
     Another plane is on the other side of the edge, or none.  With the sign 1, its facet's
     boundary, counter-clockwise as seen from inside, leaves the positive side here, with -1 it
-    enters.
+    enters.  Returns whether the planes meet between the two nodes, as they should; if they do not,
+    the node is one of the two.
     """
     gradient = cut[:3]
     slope_a, slope_b = dot(gradient, a[1:4]), dot(gradient, b[1:4])
@@ -209,13 +209,14 @@ def _cut_wall_edge(
         cross(node[1:4], b[1:4], normal)
         before_b = dot(normal, plane[:3])
         opposite = dot(node[1:4], a[1:4]) + dot(node[1:4], b[1:4]) < 0.0
-        if behind_a < -_MISPLACED or before_b < -_MISPLACED or opposite:
+        misplaced = behind_a < -_MISPLACED or before_b < -_MISPLACED or opposite
+        if misplaced:
             closest = a if abs(slope_a) < abs(slope_b) else b
             along = dot(closest[1:4], node[4:])
             for s in range(3):
                 node[1 + s] = closest[1 + s]
                 node[4 + s] -= along * closest[1 + s]
-        return
+        return not misplaced
     # At ``x_a = foot_a + R direction_a`` the function is ``R slope_a + value_a``, and likewise at
     # b; it is zero at ``(1 - s) x_a + s x_b`` with ``s = s0 + s1 / R`` up to lower orders.
     share, shift = 0.0, 0.0
@@ -234,24 +235,24 @@ def _cut_wall_edge(
     for s in range(3):
         node[4 + s] -= along / square * node[1 + s]
         node[1 + s] /= math.sqrt(square)
+    return True
 
 
 @kernel
 def _cut_edge(
     a: Floats, b: Floats, first: Floats, second: Floats, cut: Floats, value: float, node: Floats
-) -> None:
+) -> bool:
     """Fill the node where the plane ``cut`` meets the edge from a to b, on two other planes.
 
     Seen from the first plane, the edge leaves the positive side here.  The node stays between a and
     b: where the edge is nearly parallel to the plane, rounding moves it along both of them, which
-    does no harm as long as all facets have the same point.
+    does no harm as long as all facets have the same point.  Returns False if at infinity the planes
+    meet elsewhere.
     """
     if is_wall(first):
-        _cut_wall_edge(b, a, second, -1.0, cut, value, node)
-        return
+        return _cut_wall_edge(b, a, second, -1.0, cut, value, node)
     if is_wall(second):
-        _cut_wall_edge(a, b, first, 1.0, cut, value, node)
-        return
+        return _cut_wall_edge(a, b, first, 1.0, cut, value, node)
     gradient = cut[:3]
     node[0] = 1.0
     node[4:] = 0.0
@@ -293,12 +294,13 @@ def _cut_edge(
             if abs(at_origin) > abs(slope) * math.sqrt(1.0 + farthest):
                 for i in range(7):
                     node[i] = b[i] if a[0] == 1.0 else a[i]
-                return
+                return True
         for s in range(3):
             node[1 + s] = origin[s] + step * direction[s]
     gain = math.sqrt(farthest / (1.0 + dot(node[1:4], node[1:4])))
     if gain > _FAR:
         _polish(node, first, second, cut, gain)
+    return True
 
 
 @kernel
@@ -340,6 +342,47 @@ def _find_crossings(
     if n_met != n_cut:
         return -1
     return n_cut
+
+
+@kernel
+def _cut_around(
+    cycle_start: Integers,
+    cycles: Integers,
+    across: Integers,
+    planes: Floats,
+    nodes: Floats,
+    enter: Integers,
+    leave: Integers,
+    cut: Floats,
+    cut_nodes: Floats,
+    enter_node: Integers,
+    leave_node: Integers,
+) -> int:
+    """Fill the nodes around a cut and their numbers; return how many are where they should be."""
+    f = 0
+    while enter[f] < 0:
+        f += 1
+    start, n_cut, n_sound = f, 0, 0
+    while n_cut == 0 or f != start:
+        # Where one facet is left, the next one is entered.
+        k = leave[f]
+        behind = k + 1 if k + 1 < cycle_start[f + 1] else cycle_start[f]
+        g = across[k]
+        sound = _cut_edge(
+            nodes[cycles[k]],
+            nodes[cycles[behind]],
+            planes[f],
+            planes[g],
+            cut,
+            -cut[3],
+            cut_nodes[n_cut],
+        )
+        n_sound += sound
+        leave_node[f] = n_cut
+        enter_node[g] = n_cut
+        n_cut += 1
+        f = g
+    return n_sound
 
 
 @kernel
@@ -410,7 +453,11 @@ def split_skeletons(
         n_cut = 0
         side_of_all = value > 0.0
         if gradient[0] != 0.0 or gradient[1] != 0.0 or gradient[2] != 0.0:
-            for parallel in _PARALLEL:
+            for s in range(3):
+                cut[s] = gradient[s]
+            cut[3] = -value
+            for attempt in range(2 * len(_PARALLEL)):
+                parallel = _PARALLEL[attempt % len(_PARALLEL)]
                 top, bottom = -math.inf, math.inf
                 for i in range(n_own):
                     node_values[i] = _node_value(own_nodes[i], gradient, value, parallel)
@@ -421,7 +468,24 @@ def split_skeletons(
                 if top > THINNEST_PIECE and bottom < -THINNEST_PIECE:
                     _label(node_values[:n_own], labels[:n_own])
                     n_cut = _find_crossings(own_start, cycles, across, labels, enter, leave)
-                if n_cut >= 0:
+                if n_cut > 0:
+                    sound = _cut_around(
+                        own_start,
+                        cycles,
+                        across,
+                        own_planes,
+                        own_nodes,
+                        enter,
+                        leave,
+                        cut,
+                        cut_nodes,
+                        enter_node,
+                        leave_node,
+                    )
+                    # In the second round, anything that is consistent will do.
+                    if sound == n_cut or attempt >= len(_PARALLEL):
+                        break
+                elif n_cut == 0:
                     break
         if n_cut <= 0:
             for f in range(size):
@@ -443,30 +507,6 @@ def split_skeletons(
             new_start[n_new] = n_planes
             new_node_start[n_new] = n_nodes
             continue
-        for s in range(3):
-            cut[s] = gradient[s]
-        cut[3] = -value
-        # Around the cut: where one facet is left, the next one is entered.
-        f = 0
-        while enter[f] < 0:
-            f += 1
-        start_facet = f
-        for i in range(n_cut):
-            k = leave[f]
-            behind = k + 1 if k + 1 < own_start[f + 1] else own_start[f]
-            g = across[k]
-            _cut_edge(
-                own_nodes[cycles[k]],
-                own_nodes[cycles[behind]],
-                own_planes[f],
-                own_planes[g],
-                cut,
-                value,
-                cut_nodes[i],
-            )
-            leave_node[f] = i
-            enter_node[g] = i
-            f = g
         for side in (True, False):
             sign = 1.0 if side else -1.0
             # Number what is kept.
@@ -515,7 +555,9 @@ def split_skeletons(
                 n_planes += 1
                 new_cycle_start[n_planes] = n_cycles
             # The new facet: its edges are those just added, in the other direction.
-            f = start_facet
+            f = 0
+            while enter[f] < 0:
+                f += 1
             for i in range(n_cut):
                 at = n_cycles + (i if side else n_cut - 1 - i)
                 new_cycles[at] = n_kept + (enter_node[f] if side else leave_node[f])
