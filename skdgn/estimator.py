@@ -160,8 +160,7 @@ class PiecewiseAffineDGN(
     n_parameters_ : int
         Number of identifiable parameters: weights, intercepts and noise, less one for the scale of
         every hidden unit and the rotations of latent space that change the first layer; without
-        hidden layers, no more than a Gaussian has.  This is the number for units whose boundary is
-        crossed: weights of a unit that is dead, or never is, count as any others.
+        hidden layers, no more than a Gaussian has.  Weights of a dead unit count as any others.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -165,7 +165,8 @@ def test_workers_are_equal_whoever_they_report_to() -> None:
 
 
 LOOP = """
-import time, warnings
+import signal, time, warnings
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
 import numpy as np
 from skdgn import PiecewiseAffineDGN
 X = np.random.default_rng(0).normal(size=(3000, 6))
