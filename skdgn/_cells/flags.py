@@ -34,8 +34,6 @@ from skdgn._jit import INV_SQRT_2PI, SQRT_HALF, kernel
 # Absolute error of the sum of flags over a cell, and the share of the mass it may be.
 _LOG_FLAG_ERROR = math.log(1e-14)
 _LOG_FLAG_RELATIVE_ERROR = math.log(1e-11)
-# Angles under which an edge is seen have an error of 1e-16 divided by its distance.
-_NEXT_TO_EDGE = 1e-3
 # The normal tail is below 1e-19 beyond this distance.
 _FARTHEST = 9.0
 
@@ -75,10 +73,7 @@ def _flag_integral(h: float, p: float, begin: float, end: float) -> float:
 def flag_polyhedron(
     cells: Any, region: int, center: Floats, first: Floats, second: Floats
 ) -> float:
-    """Integrate N(center, I) over a polyhedron by flags; unnormalised moments about the centre.
-
-    NaN if the centre is next to an edge, where angles are lost to rounding.
-    """
+    """Integrate N(center, I) over a polyhedron by flags; unnormalised moments about the centre."""
     first[:] = 0.0
     second[:] = 0.0
     inside = True
@@ -100,9 +95,6 @@ def flag_polyhedron(
             nx, ny, offset, begin, end = edges[e]
             p = offset - nx * foot[0] - ny * foot[1]
             shift = ny * foot[0] - nx * foot[1]
-            beside = h * h + p * p < _NEXT_TO_EDGE * _NEXT_TO_EDGE
-            if beside and begin - shift < _NEXT_TO_EDGE and end - shift > -_NEXT_TO_EDGE:
-                return math.nan
             flag = _flag_integral(abs(h), abs(p), begin - shift, end - shift)
             if p > 0.0:
                 foot_inside = False
@@ -172,10 +164,6 @@ def polyhedron_moments(
         return -math.inf
     if max(log_tolerance, _LOG_FLAG_RELATIVE_ERROR + log_bound) >= _LOG_FLAG_ERROR:
         mass = flag_polyhedron(cells, region, center, mean, covariance)
-        if mass <= 0.0 and log_tolerance >= _LOG_FLAG_ERROR:
-            mean[:] = nearest
-            covariance[:] = 0.0
-            return -math.inf
         if mass > 0.0:
             log_mass = math.log(mass)
             if max(log_tolerance, _LOG_FLAG_RELATIVE_ERROR + log_mass) >= _LOG_FLAG_ERROR:
