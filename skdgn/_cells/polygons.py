@@ -69,9 +69,7 @@ class Polygons:
 
     def facets(self) -> Facets:
         """List the lines of all edges that are longer than a piece must be thick."""
-        begin, end = self.edges[:, 3], self.edges[:, 4]
-        distance = 1.0 + np.abs(self.edges[:, 2]) + np.minimum(np.abs(begin), np.abs(end))
-        long = end - begin > THINNEST_PIECE * np.where(np.isfinite(distance), distance, 0.0)
+        long = long_edges(self.edges)
         start = np.concatenate([[0], np.cumsum(long)])[self.start]
         return Facets(start, self.edges[long, :2], self.edges[long, 2])
 
@@ -94,6 +92,14 @@ class Polygons:
         """Express cell r in coordinates y with ``z = factors[r] @ y`` (positive determinant)."""
         factors = np.ascontiguousarray(factors)
         return WhitenedPolygons(self.start, _whiten(self.start, self.edges, factors), factors)
+
+
+def long_edges(edges: Floats) -> Bools:
+    """Tell which edges are longer than a piece must be thick."""
+    begin, end = edges[:, 3], edges[:, 4]
+    distance = 1.0 + np.abs(edges[:, 2]) + np.minimum(np.abs(begin), np.abs(end))
+    long: Bools = end > begin + THINNEST_PIECE * np.where(np.isfinite(distance), distance, 0.0)
+    return long
 
 
 @kernel

@@ -23,7 +23,7 @@ from skdgn._cells._interface import (
     Pieces,
     register_whitening,
 )
-from skdgn._cells.polygons import interior_point
+from skdgn._cells.polygons import interior_point, long_edges
 from skdgn._cells.skeletons import dot, fill_frame
 from skdgn._jit import kernel
 
@@ -116,8 +116,12 @@ class Polyhedra:
         )
 
     def facets(self) -> Facets:
-        """List the facets' planes."""
-        return Facets(self.polygons.start, self.polygons.planes[:, :3], self.polygons.planes[:, 3])
+        """List the planes of all facets with an edge longer than a piece must be thick."""
+        start, planes, edge_start, edges = self.polygons
+        n_long = np.concatenate([[0], np.cumsum(long_edges(edges))])[edge_start]
+        kept = (np.diff(n_long) > 0) | (np.diff(edge_start) == 0)
+        start = np.concatenate([[0], np.cumsum(kept)])[start]
+        return Facets(start, planes[kept, :3], planes[kept, 3])
 
     def corners(self) -> Corners:
         """List the vertices of every bounded polyhedron."""
