@@ -176,8 +176,8 @@ def _outward(edges: Floats, e: int) -> tuple[float, float]:
 
 
 @kernel
-def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
-    """Values of ``g . z + value`` around a polygon, at four nodes per edge, NaN where none is.
+def _fill_node_values(edges: Floats, gx: float, gy: float, value: float, values: Floats) -> None:
+    """Fill ``g . z + value`` around a polygon, at four nodes per edge, NaN where none is.
 
     The nodes of an edge are the point where it begins and, if it is unbounded: the foot of the
     perpendicular (if neither end is finite), the point at infinity where it ends, and a point at
@@ -187,35 +187,36 @@ def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
     Values are relative to 1 + the distance from the origin; at infinity, they are slopes.
     """
     n_edges = len(edges)
-    values, at_edge = np.full(4 * n_edges, np.nan), np.full(n_edges, np.nan)
+    any_parallel = False
     for e in range(n_edges):
         nx, ny, offset, begin, end = edges[e]
         rate = gx * ny - gy * nx
         at_foot = offset * (gx * nx + gy * ny) + value
-        # The point of the edge next to the origin, where rounding errors are smallest.
-        t = min(max(0.0, begin), end)
-        near = (at_foot + rate * t) / (1.0 + abs(offset) + abs(t))
+        any_parallel = any_parallel or abs(rate) < SMALLEST_ANGLE
+        values[4 * e], values[4 * e + 1] = -rate, math.nan
         if begin > -math.inf:
             values[4 * e] = (at_foot + rate * begin) / (1.0 + abs(offset) + abs(begin))
         elif end == math.inf:
-            values[4 * e + 1] = near
-        # Parallel lines do not come any closer at infinity.
-        parallel = abs(rate) < SMALLEST_ANGLE
-        if begin == -math.inf:
-            values[4 * e] = -rate
+            values[4 * e + 1] = at_foot / (1.0 + abs(offset))
+        values[4 * e + 2], values[4 * e + 3] = math.nan, math.nan
         if end == math.inf:
-            values[4 * e + 2] = near if parallel else rate
             x, y = _outward(edges, e)
-            values[4 * e + 3] = gx * x + gy * y
-        if parallel:
-            # All of the edge is on one side, its ends too, where rounding errors may be large.
-            at_edge[e] = near
-    for e in range(n_edges):
-        if not math.isnan(at_edge[e]):
-            values[4 * e] = at_edge[e]
-            if edges[e, 4] < math.inf:
-                values[4 * ((e + 1) % n_edges)] = at_edge[e]
-    return values
+            values[4 * e + 2], values[4 * e + 3] = rate, gx * x + gy * y
+    if any_parallel:
+        for e in range(n_edges):
+            nx, ny, offset, begin, end = edges[e]
+            rate = gx * ny - gy * nx
+            if abs(rate) < SMALLEST_ANGLE:
+                # All of the edge is on one side, its ends too, also at infinity: that of its point
+                # next to the origin, where rounding errors are smallest.
+                t = min(max(0.0, begin), end)
+                at_foot = offset * (gx * nx + gy * ny) + value
+                near = (at_foot + rate * t) / (1.0 + abs(offset) + abs(t))
+                values[4 * e] = near
+                if end < math.inf:
+                    values[4 * ((e + 1) % n_edges)] = near
+                else:
+                    values[4 * e + 2] = near
 
 
 @kernel
@@ -238,9 +239,11 @@ def _project(edge: Floats, t: float, dx: float, dy: float) -> float:
 
 @kernel
 def cut_polygon(
-    edges: Floats, gx: float, gy: float, value: float, thinnest: float
+    edges: Floats, gx: float, gy: float, value: float, thinnest: float, values: Floats
 ) -> tuple[int, int, int, float, float, float, float]:
     """Find where the line ``g . z + value = 0`` cuts a polygon, but for pieces as thin as given.
+
+    The last argument has space for four values per edge.
 
     The sides of vertices are decided once for all edges, and around a convex polygon they change
     twice: from the clearest positive node, the walk in either direction ends at the first one that
@@ -267,8 +270,8 @@ def cut_polygon(
     n_edges = len(edges)
     if n_edges == 0:
         return 0, 0, -1, math.nan, math.nan, -math.inf, math.inf
-    values = _node_values(edges, gx, gy, value)
-    n_nodes = values.size
+    _fill_node_values(edges, gx, gy, value, values)
+    n_nodes = 4 * n_edges
     top, bottom = 0, 0
     for i in range(n_nodes):
         if values[i] > values[top]:
@@ -284,12 +287,12 @@ def cut_polygon(
     while values[before] > 0.0 or math.isnan(values[before]):
         if values[before] > 0.0:
             start = before
-        before = (before - 1) % n_nodes
+        before = before - 1 if before > 0 else n_nodes - 1
     stop, behind = top, top
     while values[behind] > 0.0 or math.isnan(values[behind]):
         if values[behind] > 0.0:
             stop = behind
-        behind = (behind + 1) % n_nodes
+        behind = behind + 1 if behind + 1 < n_nodes else 0
     # At the nodes 2 and 3 an edge has come to its end.
     first = (before // 4 + (before % 4 >= 2)) % n_edges
     last = stop // 4
@@ -327,7 +330,7 @@ def copy_run(
     Returns the position behind them; an edge without length is left out.
     """
     for i in range(n_run):
-        e = (first + i) % len(edges)
+        e = first + i if first + i < len(edges) else first + i - len(edges)
         _copy_edges(edges, e, e + 1, target, position)
         if i == 0 and not math.isnan(begin):
             target[position, 3] = begin
@@ -348,6 +351,10 @@ def _split(
     new_edges = np.empty((2 * len(edges) + 4 * n_cells, 5))
     parents = np.empty(most_cells, dtype=np.intp)
     positive = np.empty(most_cells, dtype=np.bool_)
+    most_edges = 0
+    for r in range(n_cells):
+        most_edges = max(most_edges, start[r + 1] - start[r])
+    node_values = np.empty(4 * most_edges)
     n_new, n_edges = 0, 0
     for r in range(n_cells):
         cell = edges[start[r] : start[r + 1]]
@@ -356,7 +363,7 @@ def _split(
         first, last, rise, fall, lowest, highest = 0, 0, 0.0, 0.0, 0.0, 0.0
         if gx != 0.0 or gy != 0.0:
             n_positive, first, last, rise, fall, lowest, highest = cut_polygon(
-                cell, gx, gy, values[r], THINNEST_PIECE
+                cell, gx, gy, values[r], THINNEST_PIECE, node_values
             )
         if n_positive < 0:
             n_edges = _copy_edges(cell, 0, len(cell), new_edges, n_edges)
@@ -389,35 +396,6 @@ def _split(
             n_new += 1
             new_start[n_new] = n_edges
     return new_start[: n_new + 1], new_edges[:n_edges], parents[:n_new], positive[:n_new]
-
-
-@kernel
-def copy_rows(source: Floats, n_rows: int, target: Floats, at: int) -> None:
-    """Copy the first rows of one array to another (Numba compiles slices far more slowly)."""
-    for i in range(n_rows):
-        for j in range(source.shape[1]):
-            target[at + i, j] = source[i, j]
-
-
-@kernel
-def clip(edges: Floats, n_edges: int, gx: float, gy: float, value: float, clipped: Floats) -> int:
-    """Keep the part of a polygon where ``g . z + value >= 0``; return its number of edges.
-
-    -1 stands for an empty polygon: no edges are the whole plane.
-    """
-    n_run, first, _, rise, fall, lowest, highest = cut_polygon(edges[:n_edges], gx, gy, value, 0.0)
-    if n_run == -1:
-        return -1
-    if n_run == -2:
-        copy_rows(edges, n_edges, clipped, 0)
-        return n_edges
-    n_clipped = copy_run(edges[:n_edges], first, n_run, rise, fall, clipped, 0)
-    clipped[n_clipped, 0] = gx
-    clipped[n_clipped, 1] = gy
-    clipped[n_clipped, 2] = -value
-    clipped[n_clipped, 3] = lowest
-    clipped[n_clipped, 4] = highest
-    return n_clipped + 1
 
 
 @kernel
