@@ -98,7 +98,9 @@ class Polyhedra:
             gradients,
             values,
         )
-        return Pieces(Polyhedra(*pieces), parents, positive)
+        # Copies, to let go of the space that was not needed.
+        cells = Polyhedra(*(array.copy() for array in pieces))
+        return Pieces(cells, parents.copy(), positive.copy())
 
     @cached_property
     def polygons(self) -> FacetPolygons:

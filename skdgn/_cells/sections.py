@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from skdgn._cells._interface import Floats
-from skdgn._cells.boundaries import polygon_moments
+from skdgn._cells.boundaries import polygon_moments, sort
 from skdgn._cells.polygons import copy_run, cut_polygon
 from skdgn._cells.quadrature import (
     KRONROD_GAUSS_WEIGHTS,
@@ -243,7 +243,9 @@ def sliced_polyhedron(
                         position += frame[s] * (corner - nearest[s])
                     breaks[n_breaks] = position
                     n_breaks += 1
-    breaks = _distinct(np.sort(breaks[:n_breaks]))
+    breaks = breaks[:n_breaks]
+    sort(breaks)
+    breaks = _distinct(breaks)
     log_scale = -0.5 * rho * rho - LOG_SQRT_2PI
     tolerance = math.exp(min(0.0, log_tolerance - log_scale))
     total = np.empty((4, 4))

@@ -574,15 +574,15 @@ def split_skeletons(
             new_start[n_new] = n_planes
             new_node_start[n_new] = n_nodes
     return (
-        new_start[: n_new + 1].copy(),
-        new_planes[:n_planes].copy(),
-        new_cycle_start[: n_planes + 1].copy(),
-        new_cycles[:n_cycles].copy(),
-        new_across[:n_cycles].copy(),
-        new_node_start[: n_new + 1].copy(),
-        new_nodes[:n_nodes].copy(),
-        parents[:n_new].copy(),
-        positive[:n_new].copy(),
+        new_start[: n_new + 1],
+        new_planes[:n_planes],
+        new_cycle_start[: n_planes + 1],
+        new_cycles[:n_cycles],
+        new_across[:n_cycles],
+        new_node_start[: n_new + 1],
+        new_nodes[:n_nodes],
+        parents[:n_new],
+        positive[:n_new],
     )
 
 
