@@ -39,7 +39,7 @@ lint: $(VENV)/.stamp-lint ## check style, types and the direction of imports
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
 
-bench: $(VENV)/.stamp-plot ## run the benchmarks
+bench: $(VENV)/.stamp-test ## run the benchmarks
 	$(PY) benchmarks/run.py
 
 figures: $(VENV)/.stamp-plot ## print the figures of README.md

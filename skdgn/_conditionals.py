@@ -45,8 +45,12 @@ def condition(partition: Partition, noise: Noise) -> Conditionals:
     slopes = noise.whiten_maps(maps.slopes)
     offsets = noise.whiten(maps.offsets)
 
-    identity = np.broadcast_to(np.eye(n_components), (n_regions, n_components, n_components))
-    orthonormal, lengths, factors = _factorize(np.concatenate([slopes, identity], axis=1))
+    if n_components == 1:
+        lengths = np.sqrt(1.0 + np.square(slopes).sum(axis=1))
+        orthonormal, factors = slopes / lengths[:, None], 1.0 / lengths[:, None]
+    else:
+        identity = np.broadcast_to(np.eye(n_components), (n_regions, n_components, n_components))
+        orthonormal, lengths, factors = _factorize(np.concatenate([slopes, identity], axis=1))
     log_constants = -0.5 * (n_features * np.log(2.0 * np.pi) + noise.log_determinant)
 
     facets = partition.cells.facets()

@@ -22,7 +22,6 @@ from skdgn._network import Activation, Floats, Network
 from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._priors import WeightPrior
-from skdgn._reporter import Reporter
 from skdgn._rows import (
     PASS_BYTES,
     OrderedColumns,
@@ -267,7 +266,12 @@ def fit_network(
                     covariance = bound_below(noise.covariance, floors)
                     noise = Noise.from_covariance(covariance, noise.n_features)
                     reporter.begin("going on from the last fit")
+                    began = reporter.seconds
                     start = problem.evaluate(network, noise)
+                    seconds = reporter.seconds - began
+                    trial = _sample_problem(problem, _TRIAL_ROWS, np.random.default_rng(0))
+                    seconds *= len(trial.rows) / len(problem.rows)
+                    _foretell(trial, start, seconds, len(problem.rows), settings)
                 else:
                     start = _best_start(problem, settings, generator, starts)
                 reporter.name(f"iteration 1/{settings.max_iter}")
@@ -370,17 +374,16 @@ def _best_start(
             to_beat,
         )
         to_beat = min(to_beat, float(start.residual_variances.mean()))
+        began = reporter.seconds
         try:
-            began = reporter.seconds - reporter.seconds_compiled
             starts.append(Progress(_first_state(trial_problem, start, settings)))
         except TooManyRegionsError:
             if method == methods[-1] and not starts:
                 raise
         else:
             if method == methods[0]:
-                seconds = reporter.seconds - reporter.seconds_compiled - began
-                seconds *= len(problem.rows) / len(trial_problem.rows)
-                _foretell(reporter, seconds, len(problem.rows), starts[0].state, settings)
+                seconds = reporter.seconds - began
+                _foretell(trial_problem, starts[0].state, seconds, len(problem.rows), settings)
     for n_runs, iterations in _TRIAL_ROUNDS if len(starts) > 1 else ():
         starts.sort(key=lambda run: run.state.lower_bound, reverse=True)
         del starts[n_runs:]
@@ -401,15 +404,22 @@ def _best_start(
 
 
 def _foretell(
-    reporter: Reporter, seconds: float, n_rows: int, state: State, settings: Settings
+    problem: Problem, state: State, seconds: float, n_rows: int, settings: Settings
 ) -> None:
-    """Say that a fit will be long, if an E-step takes so many seconds."""
-    if seconds < _LONG_ITERATION:
+    """Say that a fit of so many rows will be long, if an E-step on some of them seems to be."""
+    reporter = settings.workers.reporter
+    scale = n_rows / len(problem.rows)
+    if scale * seconds >= _LONG_ITERATION:
+        # Kernels may have been compiled, or loaded: they will not be a second time.
+        began = reporter.seconds
+        problem.evaluate(state.network, state.noise)
+        seconds = reporter.seconds - began
+    if scale * seconds < _LONG_ITERATION:
         return
-    minutes = settings.max_iter * seconds / 60.0
+    minutes = settings.max_iter * scale * seconds / 60.0
     reporter.announce(
         f"This fit is long: {n_rows:,} samples and {len(state.partition):,} regions take about "
-        f"{seconds:.0f} s for each iteration, up to {minutes:.0f} min for "
+        f"{scale * seconds:.0f} s for each iteration, up to {minutes:.0f} min for "
         f"max_iter={settings.max_iter}. Fewer hidden units or latent dimensions make it shorter, "
         "a larger tol ends it sooner, n_jobs=-1 shares it among all cores."
     )

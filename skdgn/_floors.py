@@ -20,11 +20,14 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf
 
 from skdgn._noise import Floats
 
 # Within so much of its floor, relatively, a variance is at it: the rest is rounding.
 _AT_FLOOR = 1e-6
+# Eigenvalues smaller than this share of the largest cannot be told from rounding errors of it.
+_SINGULAR = 1e-13
 
 
 def warranted_variances(rows: Floats, n_rows: int) -> Floats:
@@ -57,11 +60,14 @@ def bound_below(covariance: Floats, floors: Floats) -> Floats:
         return np.maximum(covariance, floors.mean())
     if covariance.ndim == 1:
         return np.maximum(covariance, floors)
+    # Most often nothing is below: then the difference has a Cholesky factor, rounding aside.
+    lowest = floors + _SINGULAR * np.trace(covariance)
+    if dpotrf(covariance - np.diag(lowest), lower=1)[1] == 0:
+        return covariance
     units = np.sqrt(np.outer(floors, floors))
     values, vectors = np.linalg.eigh(covariance / units)
-    if values[0] >= 1.0:
-        return covariance
-    return np.asarray(units * ((vectors * np.maximum(values, 1.0)) @ vectors.T))
+    values = np.maximum(values, max(1.0, _SINGULAR * values[-1]))
+    return np.asarray(units * ((vectors * values) @ vectors.T))
 
 
 def at_floor(covariance: Floats, floors: Floats) -> NDArray[np.bool_]:

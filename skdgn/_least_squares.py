@@ -250,24 +250,25 @@ def _fit_output_layer(hidden: tuple[Floats, ...], activation: Activation, pairs:
         preactivations = inputs[-1] @ layer.T
         slopes.append(activation.slopes(preactivations > 0))
         values = slopes[-1] * preactivations
-    value_means, target_means = values.mean(axis=0), pairs.targets.mean(axis=0)
+    n_pairs = len(values)
+    value_means, target_means = values.sum(axis=0) / n_pairs, pairs.targets.sum(axis=0) / n_pairs
     centered, targets = values - value_means, pairs.targets - target_means
     # A ridge in units of each feature's spread does not depend on how the layers are scaled.
-    spreads = np.sqrt(np.sum(centered**2, axis=0))
+    spreads = np.sqrt(np.einsum("mu,mu->u", centered, centered))
     # The rounding errors of a constant feature are not a feature.
-    spreads[spreads <= 1e-12 * np.abs(value_means) * len(values)] = np.inf
+    spreads[spreads <= 1e-12 * np.abs(value_means) * n_pairs] = np.inf
     centered /= spreads
     gram = centered.T @ centered
-    gram[np.diag_indices_from(gram)] += RIDGE
+    gram.flat[:: len(gram) + 1] += RIDGE
     # LAPACK itself: SciPy's checks would take longer than solving systems as small as these.
     factor, _ = lapack.dpotrf(gram, lower=1)
     basis = lapack.dtrtrs(factor, centered.T, lower=1)[0].T
     projections = basis.T @ targets
     coefs = lapack.dtrtrs(factor, projections, lower=1, trans=1)[0].T
     residuals = targets - centered @ coefs.T
-    loss = float(np.sum(residuals**2) + RIDGE * np.sum(coefs**2))
+    loss = float(np.vdot(residuals, residuals) + RIDGE * np.vdot(coefs, coefs))
     coefs /= spreads
-    output = np.column_stack([coefs, target_means - coefs @ value_means])
+    output = np.concatenate([coefs, (target_means - coefs @ value_means)[:, None]], axis=1)
     return _Fit(hidden, output, activation, tuple(inputs), tuple(slopes), basis, residuals, loss)
 
 
@@ -303,7 +304,7 @@ def _improve(fit: _Fit, pairs: _Pairs, n_steps: int) -> _Fit:
         trial = fit
         for _ in range(MAX_TRIALS):
             damped = matrix.copy()
-            damped[np.diag_indices_from(damped)] += damping * scales
+            damped.flat[:: len(damped) + 1] += damping * scales
             _, step, _ = lapack.dposv(damped, descent, lower=1)
             trial = _fit_output_layer(_add(fit.hidden, step), fit.activation, pairs)
             if trial.loss < fit.loss:
@@ -331,7 +332,7 @@ def _step_system(fit: _Fit) -> tuple[Floats, Floats]:
     """
     n_pairs, n_targets = fit.residuals.shape
     blocks: list[Floats] = []
-    downstream = np.repeat(fit.output[:, None, :-1], n_pairs, axis=1)  # (k, m, u)
+    downstream = fit.output[:, None, :-1]  # (k, m, u), or (k, 1, u) where pairs share it
     for layer in reversed(range(len(fit.hidden))):
         downstream = downstream * fit.slopes[layer]
         block = downstream[:, :, :, None] * fit.inputs[layer][:, None, :]
@@ -339,7 +340,7 @@ def _step_system(fit: _Fit) -> tuple[Floats, Floats]:
         if layer > 0:
             downstream = downstream @ fit.hidden[layer][:, :-1]
     jacobian = np.concatenate(blocks, axis=2)  # (k, m, p)
-    jacobian -= jacobian.mean(axis=1, keepdims=True)
+    jacobian -= jacobian.sum(axis=1, keepdims=True) / n_pairs
     jacobian -= fit.basis @ (fit.basis.T @ jacobian)
     jacobian = jacobian.reshape(n_targets * n_pairs, -1)
     return jacobian.T @ jacobian, jacobian.T @ fit.residuals.T.ravel()

@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse.linalg
+from scipy.linalg import lapack
 
 from skdgn._floors import bound_below
 from skdgn._network import AffineMaps, Bools, Floats, Network
@@ -67,7 +67,7 @@ def _homogeneous(maps: AffineMaps, n_regions: int) -> Floats:
 
 def affine_maps(network: Network, patterns: Bools) -> list[AffineMaps]:
     """Affine maps that lead into every layer, and the output, for given patterns."""
-    maps = [AffineMaps.identity(network.n_components).take(np.zeros(len(patterns), dtype=np.intp))]
+    maps = [AffineMaps.identity(network.n_components)]  # the same for all regions
     for layer, sides in enumerate(network.split_pattern(patterns)):
         maps.append(network.activate(network.preactivations(layer, maps[-1]), sides))
     maps.append(network.preactivations(network.n_hidden_layers, maps[-1]))
@@ -148,6 +148,8 @@ class GaussNewtonSystem:
     @cached_property
     def diagonal(self) -> Floats:
         """Diagonal of `matrix`."""
+        if self.dense:
+            return np.diagonal(self.matrix)
         parts = []
         for layer in self.hidden:
             squares = np.einsum("rdo,rdo->ro", *(self.linearization.downstream[layer],) * 2)
@@ -155,7 +157,7 @@ class GaussNewtonSystem:
                 "ris,ris->ri", self.moments[layer], self.linearization.upstream[layer]
             )
             parts.append((squares.T @ moments).ravel())
-        return np.concatenate(parts or [np.empty(0)])
+        return np.concatenate(parts)
 
     @cached_property
     def matrix(self) -> Floats:
@@ -247,56 +249,56 @@ class GaussNewtonSystem:
 
     def solve(self, damping: float) -> tuple[list[Floats], Floats]:
         """Solve for the steps of the hidden layers and of the whitened output layer."""
-        floor = np.maximum(self.diagonal, 1e-12 * self.diagonal.max(initial=1e-300))
-        gram = self.gram + np.diag((damping + _SMALLEST_DAMPING) * np.diagonal(self.gram))
-        gram[np.diag_indices_from(gram)] += 1e-300
-        factor = scipy.linalg.cho_factor(gram)
+        gram = self.gram.copy()
+        gram.flat[:: len(gram) + 1] *= 1.0 + damping + _SMALLEST_DAMPING
+        gram.flat[:: len(gram) + 1] += 1e-300
+        factor = _factorize(gram)
         output_step = (
-            scipy.linalg.cho_solve(factor, self.output_gradient.T).T
+            _solve(factor, self.output_gradient.T).T
             if self.with_output
             else np.zeros_like(self.output_gradient)
         )
         if not self.hidden:
             return [], output_step
+        ridge = damping * np.maximum(self.diagonal, 1e-12 * self.diagonal.max(initial=1e-300))
         if self.dense:
-            hidden_step = self._solve_dense(damping * floor, factor, output_step)
+            hidden_step = self._solve_dense(ridge, factor, output_step)
         else:
-            hidden_step = self._solve_iteratively(damping * floor, factor, output_step)
+            hidden_step = self._solve_iteratively(ridge, factor, output_step)
         if self.with_output:
-            coupled = self.pull_output(self.push(hidden_step))
-            output_step = output_step - scipy.linalg.cho_solve(factor, coupled.T).T
+            if self.dense:
+                coupled = hidden_step @ self.coupling.reshape(len(hidden_step), -1)
+                coupled = coupled.reshape(output_step.shape)
+            else:
+                coupled = self.pull_output(self.push(hidden_step))
+            output_step = output_step - _solve(factor, coupled.T).T
         first, steps = 0, []
         for shape, size in zip(self.shapes, self.sizes, strict=True):
             steps.append(hidden_step[first : first + size].reshape(shape))
             first += size
         return steps, output_step
 
-    def _solve_dense(
-        self, ridge: Floats, factor: tuple[Floats, bool], output_step: Floats
-    ) -> Floats:
-        matrix = self.matrix + np.diag(ridge)
+    def _solve_dense(self, ridge: Floats, factor: Floats, output_step: Floats) -> Floats:
+        matrix = self.matrix.copy()
+        matrix.flat[:: len(matrix) + 1] += ridge
         target = self.hidden_gradient
         if self.with_output:
-            triangle = np.triu(factor[0])
-            flat = self.coupling.reshape(-1, triangle.shape[0])
-            reduced = scipy.linalg.solve_triangular(triangle, flat.T, trans="T").T
-            reduced = reduced.reshape(self.n_hidden_weights, -1)
+            flat = self.coupling.reshape(-1, len(factor))
+            reduced = lapack.dtrtrs(factor, flat.T, lower=1)[0].T.reshape(len(matrix), -1)
             matrix -= reduced @ reduced.T
-            target = target - np.einsum("pdi,di->p", self.coupling, output_step, optimize=True)
+            target = target - self.coupling.reshape(len(matrix), -1) @ output_step.ravel()
         try:
-            return scipy.linalg.cho_solve(scipy.linalg.cho_factor(matrix), target)
+            return _solve(_factorize(matrix), target)
         except np.linalg.LinAlgError:
             # Rounding made a nearly singular matrix indefinite: a least-squares solution will do.
             return np.linalg.lstsq(matrix, target, rcond=1e-12)[0]
 
-    def _solve_iteratively(
-        self, ridge: Floats, factor: tuple[Floats, bool], output_step: Floats
-    ) -> Floats:
+    def _solve_iteratively(self, ridge: Floats, factor: Floats, output_step: Floats) -> Floats:
         def multiply(direction: Floats) -> Floats:
             change = self.push(direction.ravel())
             if self.with_output:
                 coupled = self.pull_output(change)
-                change = change - self.push_output(scipy.linalg.cho_solve(factor, coupled.T).T)
+                change = change - self.push_output(_solve(factor, coupled.T).T)
             return self.pull(change) + ridge * direction.ravel()
 
         target = self.hidden_gradient
@@ -312,6 +314,22 @@ class GaussNewtonSystem:
             M=scipy.sparse.linalg.LinearOperator(shape, lambda v: scale * v.ravel()),
         )
         return step
+
+
+# LAPACK's own functions: SciPy's checks would take longer than systems as small as most of these.
+
+
+def _factorize(matrix: Floats) -> Floats:
+    """Lower Cholesky factor of a symmetric matrix; LinAlgError unless it is positive definite."""
+    factor, info = lapack.dpotrf(matrix, lower=1)
+    if info != 0:
+        raise np.linalg.LinAlgError("matrix is not positive definite")
+    return np.asarray(factor)
+
+
+def _solve(factor: Floats, targets: Floats) -> Floats:
+    """Solve a system with a factorized matrix."""
+    return np.asarray(lapack.dpotrs(factor, targets, lower=1)[0])
 
 
 def step_network(
@@ -363,7 +381,7 @@ def _scatter(
     # E[(x - g)(x - g)'] = xx' - x g' - g x' + g g', with g = output [z; 1].
     remainder = output @ _latent_moments(statistics) - 2.0 * targets
     if covariance_type == "full":
-        products = np.einsum("rds,res->de", remainder, output, optimize=True)
+        products = _flatten(remainder) @ _flatten(output).T
         return statistics.squares + 0.5 * (products + products.T)
     scatter = statistics.squares[0] + np.einsum("rds,rds->rd", remainder, output).sum(axis=0)
     return np.asarray(scatter.mean()) if covariance_type == "spherical" else scatter

@@ -31,9 +31,10 @@ from skdgn._mixture_starts import (
     write_linear_network,
 )
 from skdgn._network import Floats, Network
-from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep, NoisePrior
+from skdgn._network_mixtures import MixtureProblem, MixtureState, MixtureStep
 from skdgn._network_search import Search
 from skdgn._noise import Noise
+from skdgn._noise_priors import NoisePrior
 from skdgn._rows import (
     OrderedColumns,
     Rows,
@@ -48,8 +49,6 @@ from skdgn._running import Running
 
 # A table that is not in memory starts from so many of its samples.
 _STARTING_SAMPLES = 20_000
-# Variance of the samples that the prior of the noise adds, as a share of the features' variances.
-_PRIOR_VARIANCE = 0.01
 # Iterations of the linear networks that stand in for scikit-learn's Gaussian mixture.
 _LINEAR_ITERATIONS = 100
 _LINEAR_TOLERANCE = 1e-3
@@ -67,7 +66,7 @@ class MixtureSettings:
     n_networks: int
     init: str | Floats  # a method, or responsibilities (n, K)
     concentration: float
-    noise_prior_weight: float
+    noise_prior_weight: float | None  # None: as the networks' noises tell
     n_init: int
     refine: bool
     max_iter: int
@@ -155,7 +154,7 @@ def fit_mixture(
             )
         )
 
-    search = Search(problem, settings.network.m_step, settings.tol, generator)
+    m_step, tol, prior_weight = settings.network.m_step, settings.tol, settings.noise_prior_weight
     starts: list[Progress] = []  # of the run to come
     runs: list[Progress] = []
     interrupted = False
@@ -170,21 +169,28 @@ def fit_mixture(
                     reporter.begin("starting from linear networks")
                     start = start_mixture(problem, settings, generator)
                     starts = [Progress(start)]
-                    if settings.refine:
-                        reporter.begin("comparing starts of the networks")
-                        start = search.restart(start) or start
+                # Runs are compared: the prior of the first is that of all.
+                if run == 0:
+                    problem, start = pool_noise(problem, start, prior_weight)
+                search = Search(problem, m_step, tol, generator)
+                if settings.refine and warm_start is None:
+                    reporter.begin("comparing starts of the networks")
+                    start = search.restart(start) or start
+                    if run == 0:  # networks that bend have less noise
+                        problem, start = pool_noise(problem, start, prior_weight)
+                        search = replace(search, problem=problem)
                 reporter.name(f"iteration 1/{settings.max_iter}")
                 climb(
                     MixtureStep(
                         problem,
-                        settings.network.m_step,
-                        settings.tol,
+                        m_step,
+                        tol,
                         search.exchange,
                         _MOST_EXCHANGES if settings.refine else 0,
                     ),
                     start,
                     settings.max_iter,
-                    settings.tol,
+                    tol,
                     partial(tell, run + 1),
                     runs,
                 )
@@ -206,7 +212,7 @@ def pose_mixture_problem(
     return MixtureProblem(
         pose_problem(samples, sample_weights, floors, scaling, settings.network),
         settings.concentration,
-        NoisePrior(settings.noise_prior_weight, _PRIOR_VARIANCE * np.eye(len(scaling.center))),
+        NoisePrior(0.0, np.diag(floors)),  # until there is noise to pool
     )
 
 
@@ -254,6 +260,29 @@ def resume(problem: MixtureProblem, scaling: Scaling, parameters: Parameters) ->
     return begin(problem, weights, scaled)
 
 
+def pool_noise(
+    problem: MixtureProblem, state: MixtureState, weight: float | None
+) -> tuple[MixtureProblem, MixtureState]:
+    """Let the prior of the noise be like the noise there is, and assess the state by it."""
+    if weight == 0.0:
+        return problem, state
+    own, before = problem.network, problem.noise_prior
+    counts = np.array([network.statistics.total_weight for network in state.networks])
+    covariances = np.array(
+        [
+            bound_below(before.part(model.noise.matrix, count), own.noise_floors)
+            for model, count in zip(state.models, counts, strict=True)
+        ]
+    )
+    parameters = state.models[0].network.coefs + state.models[0].network.intercepts
+    n_estimated = sum(part.size for part in parameters) / len(own.noise_floors)
+    prior = NoisePrior.pool(
+        weight, counts, covariances, n_estimated, own.covariance_type, own.noise_floors
+    )
+    problem = replace(problem, noise_prior=prior)
+    return problem, problem.evaluate(state.weights, state.models)
+
+
 def begin(
     problem: MixtureProblem, weights: Floats, networks: list[tuple[Network, Noise]]
 ) -> MixtureState:
@@ -292,8 +321,17 @@ def start_mixture(
         )
     else:
         shares = shares * weights[:, None]
-    prior = problem.noise_prior
-    gaussians = Gaussians.of(completed, shares, prior.weight, prior.covariance)
+    gaussians = Gaussians.of(completed, shares)
+    gaussians = gaussians.join(
+        NoisePrior.pool(
+            settings.noise_prior_weight,
+            gaussians.counts,
+            gaussians.covariances,
+            1.0,
+            network.covariance_type,
+            own.noise_floors,
+        )
+    )
     make = partial(
         make_networks,
         n_components=network.n_components,

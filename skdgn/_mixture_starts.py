@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.special
@@ -22,6 +22,7 @@ from sklearn.mixture import GaussianMixture
 from skdgn._floors import bound_below
 from skdgn._network import Activation, Floats, Network
 from skdgn._noise import Noise
+from skdgn._noise_priors import NoisePrior
 
 # Share of the variance along the leading directions of a full covariance that the latent variables
 # take over; the noise keeps the rest.
@@ -40,13 +41,8 @@ class Gaussians:
     covariances: Floats  # (K, D, D)
 
     @classmethod
-    def of(
-        cls, samples: Floats, responsibilities: Floats, prior_weight: float, covariance: Floats
-    ) -> Gaussians:
-        """Moments of complete samples (n, D), by weighted responsibilities (n, K).
-
-        Covariances include those of ``prior_weight`` more samples of this covariance.
-        """
+    def of(cls, samples: Floats, responsibilities: Floats) -> Gaussians:
+        """Moments of complete samples (n, D), by weighted responsibilities (n, K)."""
         counts = responsibilities.sum(axis=0)
         means, covariances = [], []
         for share, count in zip(responsibilities.T, counts, strict=True):
@@ -57,8 +53,16 @@ class Gaussians:
             deviations = samples - mean
             scatter = (share[:, None] * deviations).T @ deviations
             means.append(mean)
-            covariances.append((scatter + prior_weight * covariance) / (count + prior_weight))
+            covariances.append(scatter / count)
         return cls(counts, np.array(means), np.array(covariances))
+
+    def join(self, prior: NoisePrior) -> Gaussians:
+        """Add the samples of a prior to the covariances."""
+        counts = self.counts[:, None, None]
+        sums = counts * self.covariances + prior.weight * prior.covariance
+        # A component without samples keeps the covariance it was given.
+        more = np.where(counts > 0.0, counts + prior.weight, 1.0)
+        return replace(self, covariances=np.where(counts > 0.0, sums / more, self.covariances))
 
 
 def find_responsibilities(

@@ -11,6 +11,7 @@ Shapes: ``r`` regions, ``u`` units of a layer, ``s`` latent dimensions, ``d`` fe
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -198,11 +199,9 @@ class Network:
 
     def split_pattern(self, patterns: Bools) -> list[Bools]:
         """Split patterns (r, total hidden units) into one array (r, u) per hidden layer."""
-        return (
-            np.split(patterns, np.cumsum(self.hidden_layer_sizes)[:-1], axis=1)
-            if (self.hidden_layer_sizes)
-            else []
-        )
+        ends = itertools.accumulate(self.hidden_layer_sizes)
+        sizes = self.hidden_layer_sizes
+        return [patterns[:, end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
     def preactivations(self, layer: int, upstream: AffineMaps) -> AffineMaps:
         """Compose layer ``layer`` with the affine maps (one per region) that lead to it."""

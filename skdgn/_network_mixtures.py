@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import TypeVar
 
 import numpy as np
@@ -37,6 +39,7 @@ from skdgn._em import (
 from skdgn._model import Model
 from skdgn._network import Floats, Network
 from skdgn._noise import Noise
+from skdgn._noise_priors import NoisePrior
 from skdgn._partition import TooManyRegionsError
 from skdgn._rows import Table
 from skdgn._statistics import SufficientStatistics, accumulate, accumulate_incomplete
@@ -54,33 +57,6 @@ _SMALLEST_WEIGHT = 1e-10
 _BOUND_EXCESS = 4.0
 # Relative error, with a large margin, of squares that only tell what does not matter.
 _ROUNDING = 1e-6
-
-
-@dataclass(frozen=True)
-class NoisePrior:
-    """An inverse-Wishart prior of every network's noise: some more samples, of known variances."""
-
-    weight: float  # of these samples
-    covariance: Floats  # (D, D)
-
-    def log_density(self, noise: Noise) -> float:
-        """Log density, relative to that of these samples' own covariance."""
-        if self.weight == 0.0:
-            return 0.0
-        whitened = noise.whiten(noise.whiten(self.covariance).T)
-        _, log_determinant = np.linalg.slogdet(self.covariance)
-        excess = np.trace(whitened) - len(whitened)
-        return float(-0.5 * self.weight * (noise.log_determinant - log_determinant + excess))
-
-    def join(self, statistics: SufficientStatistics) -> SufficientStatistics:
-        """Add these samples to the statistics that the noise is estimated from."""
-        squares = statistics.squares
-        covariance = self.covariance if len(squares) > 1 else np.diagonal(self.covariance)
-        return replace(
-            statistics,
-            squares=squares + self.weight * covariance,
-            total_weight=statistics.total_weight + self.weight,
-        )
 
 
 @dataclass(frozen=True)
@@ -158,6 +134,11 @@ class NetworkVisits:
     def _visit_complete(self, samples: Integers) -> None:
         """Visit the networks whose bounds are not below rounding of the density."""
         if samples.size == 0:
+            return
+        if all(len(model.partition) == 1 for model in self.models):
+            # Gaussians are known as soon as their bounds.
+            for network in range(len(self.models)):
+                self._visit(network, samples, complete=True)
             return
         table = self.samples[samples]
         bounds = np.stack([log_density_bounds(model.visitor, table) for model in self.models])
@@ -251,7 +232,17 @@ def _accumulate(
     """Sum the statistics of one network."""
     visitor = visited.models[network].visitor
     n_regions, n_features, n_components = visitor.conditionals.slopes.shape
-    total = SufficientStatistics(
+    parts = []
+    for chosen, complete, visits in visited.visits[network]:
+        samples, weights = visited.samples[chosen], shares[chosen]
+        parts.append(
+            accumulate(visits, samples, weights, n_regions, full_squares)
+            if complete
+            else accumulate_incomplete(visitor.incomplete, visits, samples, weights, full_squares)
+        )
+    if parts:
+        return reduce(add, parts)
+    return SufficientStatistics(
         np.zeros(n_regions),
         np.zeros((n_regions, n_components)),
         np.zeros((n_regions, n_components, n_components)),
@@ -261,14 +252,6 @@ def _accumulate(
         0.0,
         0.0,
     )
-    for chosen, complete, visits in visited.visits[network]:
-        samples, weights = visited.samples[chosen], shares[chosen]
-        total = total + (
-            accumulate(visits, samples, weights, n_regions, full_squares)
-            if complete
-            else accumulate_incomplete(visitor.incomplete, visits, samples, weights, full_squares)
-        )
-    return total
 
 
 @dataclass(frozen=True)

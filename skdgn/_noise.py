@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,7 +60,8 @@ class Noise:
             factor: Floats = np.asarray(np.linalg.cholesky(values), dtype=np.float64)
         except np.linalg.LinAlgError:
             smallest = np.linalg.eigvalsh(values)[0]
-            raise ValueError(
+            # A ValueError for users; what asks for a step of EM looks for this kind.
+            raise np.linalg.LinAlgError(
                 "noise_covariance must be positive definite, "
                 f"got a matrix with smallest eigenvalue {smallest}."
             ) from None
@@ -71,13 +73,20 @@ class Noise:
         return COVARIANCE_TYPES[self.covariance.ndim]
 
     @property
+    def matrix(self) -> Floats:
+        """The covariance as a matrix (D, D)."""
+        if self.covariance.ndim == 2:
+            return self.covariance
+        return np.diag(np.broadcast_to(self.covariance, self.n_features))
+
+    @property
     def n_parameters(self) -> int:
         """Number of free parameters."""
         return (1, self.n_features, self.n_features * (self.n_features + 1) // 2)[
             self.covariance.ndim
         ]
 
-    @property
+    @cached_property
     def log_determinant(self) -> float:
         """Log of the determinant of the (D, D) covariance."""
         if self.factor.ndim == 0:

@@ -8,12 +8,14 @@ search for.  (The paper walks from a cell to its neighbours instead; tests compa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._cells import Cells, whole_space
+from skdgn._cells import Cells, Intervals, Pieces, whole_space
 from skdgn._network import AffineMaps, Bools, Floats, Network
+from skdgn._vertices import Vertices, find_vertices
 
 # A pre-activation is constant on a cell if its slope is below this share of the terms it sums up.
 _ROUNDING = 1e-13
@@ -51,6 +53,59 @@ class Partition:
             regions[n] = np.argmin((self.patterns != patterns[n]).sum(axis=1))
         return regions
 
+    def vertices(self, region: int) -> Vertices:
+        """Find the vertices and rays of a region, in any number of latent dimensions.
+
+        This needs pycddlib: ``pip install "skdgn[cdd]"``.  It wraps cddlib, which is under the GNU
+        General Public License; that is why it is not installed with this package, which is under
+        the BSD license.
+
+        Parameters
+        ----------
+        region : int
+            From 0 to the number of regions minus one, in the order of ``weights_`` and of the
+            columns of ``predict_proba``.
+
+        Returns
+        -------
+        vertices : Vertices
+            A named tuple of ``vertices`` of shape (n_vertices, n_components) and ``rays`` of shape
+            (n_rays, n_components).  The region is the convex hull of its vertices, plus all
+            nonnegative combinations of its rays: the directions, of unit length, in which it is
+            unbounded.  A region that contains a whole line has no vertices of its own; a point on
+            each of its lowest-dimensional faces stands for them, and the line is two rays.
+
+        Raises
+        ------
+        RuntimeError
+            If vertices are too close together for cddlib, which computes in floating point and
+            takes 1e-7 of the size of a region for zero.
+
+        Examples
+        --------
+        The unit changes sides at -0.5:
+
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[2.0]], [[1.0], [1.0]]], [[1.0], [0.0, 0.0]], 0.1, activation="relu"
+        ... )
+        >>> for region in range(model.n_regions_):
+        ...     corners = model.partition_.vertices(region)
+        ...     print(corners.vertices.tolist(), corners.rays.tolist())
+        [[-0.5]] [[-1.0]]
+        [[-0.5]] [[1.0]]
+        """
+        is_integer = isinstance(region, Integral) and not isinstance(region, (bool, np.bool_))
+        if not is_integer or not 0 <= region < len(self):
+            raise ValueError(
+                f"region must be an integer from 0 to {len(self) - 1}, the number of regions minus "
+                f"one, got {region!r}."
+            )
+        start, normals, offsets = self.cells.facets()
+        own = slice(start[region], start[region + 1])
+        (middle,) = self.cells.take(np.array([region])).interior_points()
+        return find_vertices(normals[own], offsets[own], middle)
+
 
 class TooManyRegionsError(MemoryError):
     """A network has more regions than it was allowed; raised before memory is gone."""
@@ -76,33 +131,44 @@ def build_partition(network: Network, most_regions: int = 1_000_000) -> Partitio
     patterns: Bools = np.empty((1, 0), dtype=bool)
     for layer in range(network.n_hidden_layers):
         functions = _without_noise(network, layer, upstream)
-        regions: NDArray[np.intp] = np.arange(len(cells))
-        n_units = functions.offsets.shape[1]
-        sides: Bools = np.empty((len(cells), n_units), dtype=bool)
-        lengths = np.linalg.norm(functions.slopes, axis=2)
-        scale = np.where(lengths > 0, lengths, 1.0)
-        gradients = functions.slopes / scale[:, :, None]
-        values = functions.offsets / scale
-        for unit in range(n_units):
-            pieces = cells.split(
-                np.ascontiguousarray(gradients[regions, unit]), values[regions, unit]
-            )
-            if len(pieces.parents) > most_regions:
-                raise TooManyRegionsError(
-                    most_regions, network.n_components, network.hidden_layer_sizes
-                )
-            cells = pieces.cells
-            regions = regions[pieces.parents]
-            sides = sides[pieces.parents]
-            sides[:, unit] = pieces.positive
-        patterns = np.concatenate([patterns[regions], sides], axis=1)
-        upstream = network.activate(functions.take(regions), sides)
+        pieces = _split(cells, functions, network, most_regions)
+        cells = pieces.cells
+        patterns = np.concatenate([patterns[pieces.parents], pieces.positive], axis=1)
+        upstream = network.activate(functions.take(pieces.parents), pieces.positive)
     return Partition(cells, patterns, network.preactivations(network.n_hidden_layers, upstream))
+
+
+def _split(cells: Cells, functions: AffineMaps, network: Network, most_regions: int) -> Pieces:
+    """Cut cells by the units of a layer: the pieces, with their sides of all units (R, u)."""
+    error = TooManyRegionsError(most_regions, network.n_components, network.hidden_layer_sizes)
+    if isinstance(cells, Intervals):
+        # So quick that the calls for the units would take longer.
+        pieces = cells.split_all(functions.slopes[:, :, 0], functions.offsets)
+        if len(pieces.parents) > most_regions:
+            raise error
+        return pieces
+    regions: NDArray[np.intp] = np.arange(len(cells))
+    sides: Bools = np.empty(functions.offsets.shape, dtype=bool)
+    lengths = np.linalg.norm(functions.slopes, axis=2)
+    scale = np.where(lengths > 0, lengths, 1.0)
+    gradients = functions.slopes / scale[:, :, None]
+    values = functions.offsets / scale
+    for unit in range(values.shape[1]):
+        pieces = cells.split(np.ascontiguousarray(gradients[regions, unit]), values[regions, unit])
+        if len(pieces.parents) > most_regions:
+            raise error
+        cells = pieces.cells
+        regions = regions[pieces.parents]
+        sides = sides[pieces.parents]
+        sides[:, unit] = pieces.positive
+    return Pieces(cells, regions, sides)
 
 
 def _without_noise(network: Network, layer: int, upstream: AffineMaps) -> AffineMaps:
     """Pre-activations of a layer, with zeros where they are zero but for rounding."""
     functions = network.preactivations(layer, upstream)
+    if layer == 0:
+        return functions  # nothing was added up
     scales = network.preactivation_scales(layer, upstream)
     slopes: Floats = np.where(
         np.abs(functions.slopes) > _ROUNDING * scales.slopes, functions.slopes, 0.0

@@ -39,13 +39,10 @@ class Reporter:
     Attributes
     ----------
     verbose : int
-    seconds_compiled : float
-        Time that Numba took to compile what was needed.
     """
 
     def __init__(self, verbose: int = 0) -> None:
         self.verbose = int(verbose)
-        self.seconds_compiled = 0.0
         self._started = self._last_written = time.perf_counter()
         self._phase = ""
         self._is_line_open = False
@@ -74,6 +71,11 @@ class Reporter:
         self.name(phase)
         if self.verbose:
             self.write(f"{phase}  {self.seconds:.1f} s", lasting=self.verbose > 1)
+
+    def head(self, text: str) -> None:
+        """Say which of several fits is next; what it says of itself follows below."""
+        if self.verbose:
+            self.write(f"{text}  {self.seconds:.1f} s")
 
     def name(self, phase: str) -> None:
         """Name what comes next, for when it turns out to take long."""
@@ -112,7 +114,7 @@ class Reporter:
 
     @contextmanager
     def watch_compiler(self) -> Iterator[None]:
-        """Say it when Numba compiles, once, and measure how long it takes."""
+        """Say it when Numba compiles, once."""
         with event.install_listener("numba:compile", _CompilerListener(self)):
             yield
 
@@ -151,22 +153,14 @@ class Reporter:
 
 
 class _CompilerListener(event.Listener):
-    """Measures the outermost of the compiler's calls, which are nested."""
+    """Hears the compiler's calls."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
-        self._depth = 0
-        self._began = 0.0
 
     def on_start(self, event: Any) -> None:
         """Another kernel is compiled."""
-        if self._depth == 0:
-            self._began = time.perf_counter()
-            self._reporter._say_compiling()
-        self._depth += 1
+        self._reporter._say_compiling()
 
     def on_end(self, event: Any) -> None:
         """It is done."""
-        self._depth -= 1
-        if self._depth == 0:
-            self._reporter.seconds_compiled += time.perf_counter() - self._began

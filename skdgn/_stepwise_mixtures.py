@@ -23,6 +23,7 @@ from skdgn._mixture_fitting import (
     MixtureSettings,
     Parameters,
     keep_running,
+    pool_noise,
     pose_mixture_problem,
     restore_networks,
     resume,
@@ -73,6 +74,7 @@ def take_mixture_step(
 
     with threadpool_limits(limits=1, user_api="blas"):
         state = resume(problem, scaling, parameters)
+        problem, state = pool_noise(problem, state, settings.noise_prior_weight)
         state, damping = _step(problem, blend(state), running[0].damping)
         kept = blend(state)
     log_volume = scaling.log_volume(samples, sample_weights, settings.network.workers)

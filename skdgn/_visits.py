@@ -16,10 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._boxes import enclose_regions, no_boxes
-from skdgn._cells import MOST_EXACT_DIMENSIONS, integrate_cell_with_error, make_room, whiten_cell
+from skdgn._cells import (
+    MOST_EXACT_DIMENSIONS,
+    integrate_cell_with_error,
+    integrate_interval,
+    make_room,
+    whiten_cell,
+)
 from skdgn._conditionals import Conditionals, condition
 from skdgn._groups import group_regions
-from skdgn._jit import kernel
+from skdgn._jit import kernel, sum_kernel
 from skdgn._missing import NoiseUnits, find_holes, make_holes
 from skdgn._network import Floats
 from skdgn._noise import Noise
@@ -138,14 +144,21 @@ class Visitor:
         is then not used.
         """
         rows = np.ascontiguousarray(rows)
-        is_complete = prepared & ~np.isnan(rows).any(axis=1)
-        if is_complete.all():
-            whitened, observed = self.noise.whiten(rows), self._none_incomplete
+        missing = np.isnan(rows)
+        n_regions, _, n_components = self.conditionals.slopes.shape
+        is_complete = np.full(len(rows), prepared)
+        if prepared and not missing.any():
+            whitened = self.noise.whiten(rows)
+            if n_regions == 1:
+                return _visit_whole_space(self.conditionals, whitened)
+            if n_components == 1 and self.complete.groups.n_leaves == 1:
+                return _visit_few_intervals(self.complete, whitened)
+            observed = self._none_incomplete
         else:
             whitened, observed = np.full(rows.shape, np.nan), self.incomplete
+            is_complete &= ~missing.any(axis=1)
             whitened[is_complete] = self.noise.whiten(rows[is_complete])
         regions = Regions(self.complete, observed)
-        n_regions, _, n_components = self.conditionals.slopes.shape
         axes, log_share_error = loop_settings(n_components)
         visits = _collect_visits(
             lambda first, visits: _visit_rows(
@@ -163,7 +176,7 @@ class Visitor:
             n_components,
         )
         # Nothing observed: the prior masses sum to one, but for rounding.
-        is_empty = np.isnan(rows).all(axis=1)
+        is_empty = missing.all(axis=1)
         visits.log_density[is_empty] = 0.0
         visits.log_density_error[is_empty] = 0.0
         return visits
@@ -187,6 +200,125 @@ class Visitor:
             centers,
         )
         return factors, centers
+
+
+def _visit_whole_space(conditionals: Conditionals, whitened: Floats) -> Visits:
+    """Visit the only region there is: the model is a Gaussian."""
+    factor, projection = conditionals.factors[0], conditionals.projections[0]
+    residuals = whitened - conditionals.offsets[0]
+    centers = residuals @ projection.T
+    means = centers @ factor.T
+    residuals -= centers @ projection
+    squares = np.einsum("nd,nd->n", residuals, residuals) + np.einsum("ns,ns->n", means, means)
+    n_rows = len(whitened)
+    log_density = conditionals.log_constants[0] - 0.5 * squares
+    return Visits(
+        log_density,
+        np.arange(n_rows + 1),
+        np.zeros(n_rows, dtype=np.intp),
+        np.ones(n_rows),
+        means,
+        np.full((n_rows, *factor.shape), factor @ factor.T),
+        np.zeros(n_rows),
+    )
+
+
+def _visit_few_intervals(regions: CompleteRegions, whitened: Floats) -> Visits:
+    """Visit intervals so few that there is nothing to search for."""
+    n_rows, n_regions = len(whitened), len(regions.conditionals.offsets)
+    start, log_density = np.zeros(n_rows + 1, dtype=np.intp), np.empty(n_rows)
+    visited = np.empty(n_rows * n_regions, dtype=np.intp)
+    shares, means, variances = np.empty((3, n_rows * n_regions))
+    n_visits = _fill_few_intervals(
+        whitened, regions, log_density, start, visited, shares, means, variances
+    )
+    return Visits(
+        log_density,
+        start,
+        visited[:n_visits],
+        shares[:n_visits],
+        means[:n_visits, None],
+        variances[:n_visits, None, None],
+        np.zeros(n_rows),
+    )
+
+
+@kernel
+def normalize_shares(shares: Floats, begin: int, end: int) -> float:
+    """Turn log shares into responsibilities; return the log of their sum.
+
+    They are summed relative to the largest: a log density of -1e11 has no digits left for
+    their differences.
+    """
+    largest = -math.inf
+    for v in range(begin, end):
+        largest = max(largest, shares[v])
+    total = 0.0
+    for v in range(begin, end):
+        shares[v] = math.exp(shares[v] - largest) if shares[v] < largest else 1.0
+        total += shares[v]
+    for v in range(begin, end):
+        shares[v] /= total
+    return largest + math.log(total)
+
+
+@sum_kernel
+def _fill_few_intervals(
+    whitened: Floats,
+    regions: CompleteRegions,
+    log_density: Floats,
+    start: Integers,
+    visited: Integers,
+    shares: Floats,
+    means: Floats,
+    variances: Floats,
+) -> int:
+    offsets, projections = regions.conditionals.offsets, regions.conditionals.projections
+    log_constants, deviations = regions.conditionals.log_constants, regions.cells.deviations
+    lower, upper = regions.cells.lower, regions.cells.upper
+    n_regions, n_features = offsets.shape
+    centers, evidences, bounds = np.empty(n_regions), np.empty(n_regions), np.empty(n_regions)
+    n_visits = 0
+    for n in range(len(whitened)):
+        best, largest = 0, -math.inf
+        for r in range(n_regions):
+            center = 0.0
+            for d in range(n_features):
+                center += projections[r, 0, d] * (whitened[n, d] - offsets[r, d])
+            square = (deviations[r] * center) ** 2
+            for d in range(n_features):
+                residual = whitened[n, d] - offsets[r, d] - projections[r, 0, d] * center
+                square += residual * residual
+            outside = max(0.0, lower[r] - center, center - upper[r])
+            centers[r], evidences[r] = center, log_constants[r] - 0.5 * square
+            bounds[r] = evidences[r] - 0.5 * outside * outside
+            if bounds[r] > largest:
+                best, largest = r, bounds[r]
+        # The likeliest first: the others are compared with it.
+        n_before, log_total = n_visits, -math.inf
+        for i in range(-1, n_regions if largest > -math.inf else -1):
+            r = best if i < 0 else i
+            if i == best or not bounds[r] >= log_total - NEGLIGIBLE:
+                continue
+            log_tolerance = _LOG_SHARE_ERROR + log_total - evidences[r]
+            log_mass, mean, variance = integrate_interval(
+                lower[r], upper[r], centers[r], log_tolerance
+            )
+            if log_mass > -math.inf:
+                visited[n_visits] = r
+                shares[n_visits] = evidences[r] + log_mass
+                means[n_visits] = deviations[r] * mean
+                variances[n_visits] = deviations[r] ** 2 * variance
+                log_total = max(log_total, shares[n_visits])
+                n_visits += 1
+        if n_visits == n_before:
+            # So far out that the log density is not a floating-point number: nothing is known.
+            visited[n_visits], shares[n_visits] = 0, -math.inf
+            means[n_visits], variances[n_visits] = math.nan, math.nan
+            n_visits += 1
+        log_density[n] = normalize_shares(shares, n_before, n_visits)
+        start[n + 1] = n_visits
+    return n_visits
 
 
 def loop_settings(n_components: int) -> tuple[Any, float]:
@@ -393,22 +525,3 @@ def _visit_rows(
         start[n + 1] = start[n] + n_visits - n_before
         n += 1
     return n
-
-
-@kernel
-def normalize_shares(shares: Floats, begin: int, end: int) -> float:
-    """Turn log shares into responsibilities; return the log of their sum.
-
-    They are summed relative to the largest: a log density of -1e11 has no digits left for
-    their differences.
-    """
-    largest = -math.inf
-    for v in range(begin, end):
-        largest = max(largest, shares[v])
-    total = 0.0
-    for v in range(begin, end):
-        shares[v] = math.exp(shares[v] - largest) if shares[v] < largest else 1.0
-        total += shares[v]
-    for v in range(begin, end):
-        shares[v] /= total
-    return largest + math.log(total)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,13 +22,14 @@ from skdgn._checks import check_observed
 from skdgn._documentation import DocumentedMixin
 from skdgn._network import Floats
 from skdgn._random import make_generator
+from skdgn._reporter import Reporter
 from skdgn._rows import fits_into, merge_duplicates
 from skdgn._stacking import stack
 from skdgn._validation import check_weights, validate_rows
 from skdgn._versions import VersionedMixin
 from skdgn.density import ExactDensity, SumOfDensities, check_density
-from skdgn.estimator import PiecewiseAffineDGN
 from skdgn.inference import InformationCriteria
+from skdgn.mixture import default_mixture
 
 _RULES = ("equal", "stacked", "bic")
 # Parts of the samples of which one after the other is held out, to stack without a bootstrap.
@@ -48,8 +48,9 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
     ----------
     estimator : exact density, list of them or list of (str, exact density), default=None
         What is fitted: a `PiecewiseAffineDGN`, a `DGNMixture` or another ensemble.  None stands for
-        ``PiecewiseAffineDGN()``.  A list has one member for each of its items, of any kind and
-        size; names are those of ``named_estimators_``.
+        ``DGNMixture()``, with fewer networks if there are fewer than 40 samples.  A list has one
+        member for each of its items, of any kind and size; names are those of
+        ``named_estimators_``.
     n_estimators : int, default=10
         Number of members, if ``estimator`` is not a list.
     bootstrap : bool, default=True
@@ -246,6 +247,8 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         with self._unchanged_by_failure():
             table = validate_rows(self, X, reset=True, min_samples=2)
             table_weights = check_weights(sample_weight, table)
+            if self.estimator is None:
+                templates = [default_mixture(table_weights.sum())] * len(templates)
             columns = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
             check_observed(table, table_weights, columns, self._workers())
             # Neither order nor repetition of the samples matters, as in the fit of a member.
@@ -355,7 +358,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         )
         names: list[str] | None = None
         if self.estimator is None:
-            templates: list[Any] = [_default_estimator()]
+            templates: list[Any] = [default_mixture()]
         elif isinstance(self.estimator, list | tuple):
             templates = list(self.estimator)
             if templates and all(_is_pair(item) for item in templates):
@@ -442,11 +445,13 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         members: list[Any] = [None] * n_members
         log_densities = np.full((len(rows), n_members), np.nan)
         errors: dict[int, Exception] = {}
-        n_done, started, interrupted = 0, time.perf_counter(), False
+        reporter, n_done, interrupted = Reporter(self.verbose), 0, False
         parallel = Parallel(n_jobs=self.n_jobs, return_as=way_of_returning())
         try:
             for task, outcome in zip(
-                tasks, parallel(delayed(_run_task)(task, rows) for task in tasks), strict=True
+                tasks,
+                parallel(delayed(_run_task)(task, rows, n_members) for task in tasks),
+                strict=True,
             ):
                 n_done += 1
                 if isinstance(outcome, Exception):
@@ -456,7 +461,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
                 log_densities[task.held_out, task.member] = held_out
                 if task.is_member:
                     members[task.member] = member
-                self._report(n_done, len(tasks), time.perf_counter() - started)
+                reporter.head(f"fit {n_done}/{len(tasks)}")
         except KeyboardInterrupt:
             interrupted = True
         for k in errors:
@@ -477,10 +482,6 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
             )
         return members, log_densities, interrupted
 
-    def _report(self, n_done: int, n_tasks: int, seconds: float) -> None:
-        if self.verbose:
-            print(f"fit {n_done}/{n_tasks}  {seconds:.1f} s", flush=True)
-
 
 @dataclass(frozen=True)
 class _Task:
@@ -491,10 +492,6 @@ class _Task:
     row_weights: Floats
     held_out: NDArray[np.intp]
     is_member: bool
-
-
-def _default_estimator() -> ExactDensity:
-    return PiecewiseAffineDGN()
 
 
 def _is_pair(item: Any) -> bool:
@@ -516,9 +513,12 @@ def _prepare(template: Any, seed: int) -> Any:
     return member.set_params(**changes)
 
 
-def _run_task(task: _Task, rows: NDArray[Any]) -> tuple[Any, Floats] | Exception:
+def _run_task(task: _Task, rows: NDArray[Any], n_members: int) -> tuple[Any, Floats] | Exception:
     """Fit an estimator; return it and log densities of what was held out, or the error."""
     member = clone(task.template)
+    purpose = "" if task.is_member else " to all but a fold, for its weight"
+    heading = f"fit of member {task.member + 1}/{n_members}{purpose}"
+    Reporter(getattr(member, "verbose", 0)).head(heading)
     try:
         member.fit(rows, None, task.row_weights)
         held_out = np.empty(0)

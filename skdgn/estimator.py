@@ -147,7 +147,8 @@ class PiecewiseAffineDGN(
     partition_ : Partition
         The regions: their geometry ``cells``, the ``patterns`` (n_regions, n_hidden_units) of units
         with a positive input, and the affine map on each, ``maps.slopes`` (n_regions, n_features,
-        n_components) and ``maps.offsets`` (n_regions, n_features).
+        n_components) and ``maps.offsets`` (n_regions, n_features).  ``vertices(region)`` finds the
+        vertices and rays of a region, with the extra ``cdd``.
     converged_ : bool
         Whether EM stopped because the likelihood stood still.
     n_iter_ : int
@@ -160,7 +161,8 @@ class PiecewiseAffineDGN(
     n_parameters_ : int
         Number of identifiable parameters: weights, intercepts and noise, less one for the scale of
         every hidden unit and the rotations of latent space that change the first layer; without
-        hidden layers, no more than a Gaussian has.  Weights of a dead unit count as any others.
+        hidden layers, no more than a Gaussian has.  Weights without effect, as those of a dead
+        unit, count as any others.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._delegation import DelegatingMixin
 from skdgn._documentation import DocumentedMixin
-from skdgn._validation import validate_rows
+from skdgn._validation import check_weights, validate_rows
 from skdgn._versions import VersionedMixin
 from skdgn.density import ExactDensity
-from skdgn.estimator import PiecewiseAffineDGN
+from skdgn.mixture import default_mixture
 
 
 class DGNImputer(
@@ -34,7 +34,9 @@ class DGNImputer(
     Parameters
     ----------
     estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
-        The model to be fitted to the rows, holes included; None is ``PiecewiseAffineDGN()``.
+        The model to be fitted to the samples, whatever values are missing.  None stands for
+        ``DGNMixture(PiecewiseAffineDGN(hidden_layer_sizes=(4,)))``, with fewer networks if there
+        are fewer than 40 samples.
     add_indicator : bool, default=False
         Whether to append a column of zeros and ones for each feature that had missing values in
         `fit`, 1 where a value was missing.
@@ -126,7 +128,10 @@ class DGNImputer(
         2
         """
         rows = self._validate(X, reset=True)
-        template = PiecewiseAffineDGN() if self.estimator is None else self.estimator
+        template = self.estimator
+        if template is None:
+            weights = check_weights(sample_weight, rows)
+            template = default_mixture(weights.sum(), covariance_type="diag")
         estimator = self._configure(clone(template))
         # Only frames bring the names along that an error about a column is to mention.
         self.estimator_ = estimator.fit(X if hasattr(X, "columns") else rows, None, sample_weight)

@@ -18,7 +18,7 @@ from sklearn.base import (
     clone,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from skdgn._attributes import attributes_of_model
 from skdgn._documentation import DocumentedMixin
@@ -39,6 +39,9 @@ from skdgn.density import SumOfDensities
 from skdgn.estimator import PiecewiseAffineDGN
 from skdgn.inference import InformationCriteria
 
+# Of a mixture that nobody has asked for: networks at most, and samples for each at least.
+_MOST_DEFAULT_NETWORKS = 4
+_DEFAULT_SAMPLES = 10
 _STARTS = ("gaussian_mixture", "kmeans", "random")
 # A sample's responsibilities, as users give them, add up to 1 but for this.
 _ROUNDING = 1e-6
@@ -88,10 +91,12 @@ class DGNMixture(
         Concentration of the Dirichlet prior of ``weights_``: as if each network had
         ``weight_concentration_prior - 1`` samples more.  1 is maximum likelihood, and may leave a
         network without samples.
-    noise_prior_weight : float, default=1.0
+    noise_prior_weight : "auto" or float, default="auto"
         Weight of the inverse Wishart prior of every network's noise, in samples: as if each network
-        had so many samples more, with deviations of a tenth of those of the features.  It
-        keeps networks with few samples from shrinking onto them.  0 is maximum likelihood.
+        had so many samples more, with the noise that is typical of all networks.  It keeps networks
+        with few samples from shrinking onto them.  ``"auto"`` estimates the weight from the
+        networks, by empirical Bayes: it is the larger, the more alike their noises are, at most the
+        number of features.  0 is maximum likelihood.
     n_init : int, default=1
         Number of starts; the likeliest fit is kept.
     refine : bool, default=True
@@ -168,7 +173,7 @@ class DGNMixture(
         "n_networks": [Interval(Integral, 1, None, closed="left")],
         "init_params": [str, "array-like"],
         "weight_concentration_prior": [Interval(Real, 1.0, None, closed="left")],
-        "noise_prior_weight": [Interval(Real, 0.0, None, closed="left")],
+        "noise_prior_weight": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "refine": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -196,7 +201,7 @@ class DGNMixture(
         *,
         init_params: Any = "gaussian_mixture",
         weight_concentration_prior: float = 2.0,
-        noise_prior_weight: float = 1.0,
+        noise_prior_weight: str | float = "auto",
         n_init: int = 1,
         refine: bool = True,
         max_iter: int = 200,
@@ -430,7 +435,7 @@ class DGNMixture(
         return (
             template.weight_prior is not None
             or self.weight_concentration_prior > 1.0
-            or self.noise_prior_weight > 0.0
+            or self.noise_prior_weight != 0.0
         )
 
     def _settings(self, template: PiecewiseAffineDGN, start: str | Floats) -> MixtureSettings:
@@ -439,7 +444,9 @@ class DGNMixture(
             n_networks=int(self.n_networks),
             init=start,
             concentration=float(self.weight_concentration_prior),
-            noise_prior_weight=float(self.noise_prior_weight),
+            noise_prior_weight=(
+                None if isinstance(self.noise_prior_weight, str) else float(self.noise_prior_weight)
+            ),
             n_init=int(self.n_init),
             refine=bool(self.refine),
             max_iter=int(self.max_iter),
@@ -543,3 +550,13 @@ class DGNMixture(
     def _n_features_out(self) -> int:
         """Number of columns of `transform`, for `get_feature_names_out`."""
         return int(self.networks_[0].coefs_[0].shape[1])
+
+
+def default_mixture(total_weight: float = np.inf, covariance_type: str = "full") -> DGNMixture:
+    """Return what is fitted to samples of this weight where no estimator was given.
+
+    Chosen by `benchmarks/defaults.py`; of few samples, fewer networks than usual take their share.
+    """
+    network = PiecewiseAffineDGN(1, hidden_layer_sizes=(4,), covariance_type=covariance_type)
+    n_networks = min(_MOST_DEFAULT_NETWORKS, max(1, total_weight // _DEFAULT_SAMPLES))
+    return DGNMixture(network, int(n_networks))

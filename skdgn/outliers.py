@@ -18,9 +18,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skdgn._delegation import DelegatingMixin
 from skdgn._documentation import DocumentedMixin
 from skdgn._network import Floats
+from skdgn._reporter import Reporter
 from skdgn._validation import fill_masked
 from skdgn._versions import VersionedMixin
-from skdgn.estimator import PiecewiseAffineDGN
+from skdgn.mixture import default_mixture
 
 # So many samples that were held out tell a threshold to about 1 %: large tables need no more folds.
 _ENOUGH_SAMPLES = 500
@@ -37,9 +38,9 @@ class DGNOutlierDetector(
 
     Parameters
     ----------
-    estimator : PiecewiseAffineDGN or other density estimator, default=None
+    estimator : DGNMixture or other density estimator, default=None
         Anything with ``score_samples``; a pipeline that ends in one will do.  None stands for
-        ``PiecewiseAffineDGN()``.
+        ``DGNMixture()``, with fewer networks if there are fewer than 40 samples.
     contamination : float, default=0.1
         Share of outliers among the samples it is fitted to, in (0, 0.5]: it sets the threshold.
     cv : int or None, default=5
@@ -120,11 +121,14 @@ class DGNOutlierDetector(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = get_tags(self._template()).input_tags.allow_nan
+        tags.input_tags.allow_nan = self._allows_nan()
         return tags
 
-    def _template(self) -> Any:
-        return PiecewiseAffineDGN() if self.estimator is None else self.estimator
+    def _template(self, n_samples: float = np.inf) -> Any:
+        return default_mixture(n_samples) if self.estimator is None else self.estimator
+
+    def _allows_nan(self) -> bool:
+        return bool(get_tags(self._template()).input_tags.allow_nan)
 
     def _validate(self, X: Any, reset: bool) -> tuple[Any, NDArray[Any]]:
         """Check number and names of the features; the estimator checks the values.
@@ -132,9 +136,8 @@ class DGNOutlierDetector(
         Frames are returned as they are, other tables as arrays; and an array of either.
         """
         X = fill_masked(X)
-        allow_nan = get_tags(self._template()).input_tags.allow_nan
         rows: NDArray[Any] = validate_data(
-            self, X, reset=reset, ensure_all_finite="allow-nan" if allow_nan else True
+            self, X, reset=reset, ensure_all_finite="allow-nan" if self._allows_nan() else True
         )
         return X if hasattr(X, "columns") else rows, rows
 
@@ -164,25 +167,29 @@ class DGNOutlierDetector(
         1
         """
         table, rows = self._validate(X, reset=True)
-        estimator = self._configure(clone(self._template())).fit(table)
+        reporter = Reporter(self.verbose)
+        reporter.head("fit to all samples")
+        estimator = self._configure(clone(self._template(len(rows)))).fit(table)
         offset = np.quantile(estimator.score_samples(table), self.contamination)
         if self.cv is not None and rows.nbytes <= 2.0**20 * get_config()["working_memory"]:
-            unseen = self._score_unseen(table, rows, self.cv)
+            unseen = self._score_unseen(table, rows, self.cv, reporter)
             if _is_too_high(offset, unseen, self.contamination):
                 offset = np.quantile(unseen, self.contamination)
         self.estimator_, self.offset_ = estimator, float(offset)
         return self
 
-    def _score_unseen(self, table: Any, rows: NDArray[Any], cv: int) -> Floats:
+    def _score_unseen(self, table: Any, rows: NDArray[Any], cv: int, reporter: Reporter) -> Floats:
         """Log densities of samples under models fitted without them; none if there are too few."""
         folds = _assign_folds(rows, cv)
         n_folds = int(folds.max()) + 1
         if n_folds == 1:
             return np.empty(0)
         scores: list[Floats] = []
-        for fold in range(math.ceil(n_folds * min(1.0, _ENOUGH_SAMPLES / len(rows)))):
+        n_fits = math.ceil(n_folds * min(1.0, _ENOUGH_SAMPLES / len(rows)))
+        for fold in range(n_fits):
+            reporter.head(f"fit {fold + 1}/{n_fits} to all but a fold, for the threshold")
             training, left_out = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-            estimator = self._configure(clone(self._template()))
+            estimator = self._configure(clone(self._template(len(training))))
             with warnings.catch_warnings():
                 # The fit to all samples has said what there is to say.
                 warnings.simplefilter("ignore", UserWarning)

@@ -508,6 +508,13 @@ def test_progress(wave, capsys):
     DGNEnsemble(small_network(0), n_estimators=2, random_state=0, verbose=1).fit(wave)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines] == ["fit 1/2", "fit 2/2"]
+    talkative = small_network(0).set_params(verbose=1)
+    DGNEnsemble(talkative, n_estimators=2, random_state=0).fit(wave)
+    lines = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    headings = [line for line in lines if line.startswith("fit of member")]
+    assert headings == ["fit of member 1/2", "fit of member 2/2"]
+    assert lines[0] == headings[0]
+    assert len(lines) > 4  # and what the members say
 
 
 def test_displays(ensemble, wave):

@@ -55,7 +55,8 @@ def test_contamination_is_the_share_of_outliers(rows: np.ndarray) -> None:
 
 
 def test_far_rows_are_ranked_by_distance(detector: DGNOutlierDetector) -> None:
-    deviation = np.sqrt(np.max(detector.estimator_.noise_covariance_))
+    networks = detector.estimator_.networks_
+    deviation = np.sqrt(max(np.max(network.noise_covariance_) for network in networks))
     # (nearer by, the ends of the generator's curve, which go on for ever, come close to the ray)
     distances = deviation * np.geomspace(1e3, 1e6, 200)
     direction = np.array([0.6, -0.8])
@@ -256,3 +257,14 @@ def test_parameters_of_an_estimator_need_one() -> None:
     network = PiecewiseAffineDGN()
     both = DGNOutlierDetector().set_params(estimator=network, estimator__tol=0.1, cv=3)
     assert (both.estimator.tol, both.cv) == (0.1, 3)
+
+
+def test_every_fit_has_a_heading(rows, capsys):
+    network = PiecewiseAffineDGN(hidden_layer_sizes=(2,), max_iter=2, tol=1e3, random_state=0)
+    DGNOutlierDetector(network, cv=3, verbose=1).fit(rows)
+    lines = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    headings = [line for line in lines if line.startswith("fit ")]
+    folds = [f"fit {k}/3 to all but a fold, for the threshold" for k in (1, 2, 3)]
+    assert headings == ["fit to all samples", *folds]
+    assert lines[0] == headings[0]
+    assert len(lines) > 2 * len(headings)  # and what the fits say

@@ -16,13 +16,13 @@ from scipy.stats import multivariate_normal, norm
 
 from skdgn import PiecewiseAffineDGN
 from skdgn._batches import Workers
-from skdgn._cells.simplices import integrate
 from skdgn._em import Problem, State
 from skdgn._maximization import affine_maps, gradient, linearize, maximize_noise
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._priors import WeightPrior
 from tests.networks import random_network
+from tests.reference.simplices import integrate
 
 NOISE = np.array([[0.5, 0.1, 0.0], [0.1, 0.3, -0.1], [0.0, -0.1, 0.4]])
 

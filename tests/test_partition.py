@@ -329,6 +329,21 @@ def test_patterns_equal_those_of_linear_programming_and_of_a_walk(
     assert found == reference.walk(*arguments, start=np.full(n_components, 0.123))
 
 
+@pytest.mark.parametrize("seed", range(50))
+def test_algorithm_1_of_the_paper_finds_the_regions_of_random_networks(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n_components, depth = 1 + seed % 3, 1 + seed // 3 % 3
+    widths = tuple(rng.integers(2, 7 - depth, size=depth).tolist())
+    activation = ACTIVATIONS[rng.integers(len(ACTIVATIONS))]
+    network = random_network(n_components, widths, activation=activation, seed=seed)
+    found = {tuple(row) for row in build_partition(network).patterns.tolist()}
+    start = rng.normal(size=n_components)
+    walked = reference.walk(
+        network.coefs, network.intercepts, activation, NEGATIVE_SLOPE, start=start
+    )
+    assert found == walked
+
+
 @pytest.mark.parametrize(("n_components", "widths"), [(1, (40,)), (2, (12, 10)), (3, (9,))])
 def test_too_many_regions_are_refused_with_the_names_of_what_to_change(
     n_components: int, widths: tuple[int, ...]

@@ -16,7 +16,7 @@ from skdgn._cells._interface import (
     whiten_cell,
 )
 from skdgn._cells.integrals import CellIntegrals, integrate_gaussian
-from skdgn._cells.intervals import Intervals
+from skdgn._cells.intervals import Intervals, integrate_interval
 from skdgn._cells.polygons import Polygons
 from skdgn._cells.polyhedra import Polyhedra
 from skdgn._cells.polytopes import Polytopes
@@ -42,10 +42,12 @@ __all__ = [
     "Cells",
     "Corners",
     "Facets",
+    "Intervals",
     "Pieces",
     "integrate_cell",
     "integrate_cell_with_error",
     "integrate_gaussian",
+    "integrate_interval",
     "make_room",
     "whiten_cell",
     "whole_space",

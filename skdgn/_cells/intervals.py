@@ -11,6 +11,7 @@ import numpy as np
 from skdgn._cells._interface import (
     LOG_NEGLIGIBLE_SHARE,
     THINNEST_PIECE,
+    Bools,
     Corners,
     Facets,
     Floats,
@@ -75,36 +76,20 @@ class Intervals:
 
     def split(self, gradients: Floats, values: Floats) -> Pieces:
         """Cut interval r where ``gradients[r] * z + values[r]`` changes sign."""
-        rising = gradients[:, 0] > 0
-        constant = gradients[:, 0] == 0
-        cut = -values * gradients[:, 0]  # gradients are -1, 0 or 1
-        thin = THINNEST_PIECE * (1.0 + np.abs(cut))
-        crossed = ~constant & (cut - self.lower > thin) & (self.upper - cut > thin)
-        # Where the cut misses the cell, the cell lies to its right or to its left.
-        cell_is_right = np.where(
-            np.isfinite(self.lower), self.lower > cut - thin, self.upper > cut + thin
-        )
-        positive = np.where(constant, values > 0, cell_is_right == rising)
+        pieces = self.split_all(gradients, values[:, None])
+        return pieces._replace(positive=pieces.positive[:, 0])
 
-        parents = np.repeat(np.arange(len(self)), 1 + crossed)
-        is_second = np.zeros(len(parents), dtype=bool)
-        is_second[1:] = parents[1:] == parents[:-1]
-        is_first = np.zeros(len(parents), dtype=bool)
-        is_first[:-1] = is_second[1:]
-        lower = np.where(is_second, cut[parents], self.lower[parents])
-        upper = np.where(is_first, cut[parents], self.upper[parents])
-        sides = positive[parents]
-        sides[is_second] = rising[parents[is_second]]
-        sides[is_first] = ~rising[parents[is_first]]
+    def split_all(self, gradients: Floats, values: Floats) -> Pieces:
+        """Cut interval r where any of the functions ``gradients[r] * z + values[r]`` changes sign.
+
+        As if one after the other; pieces know their sides of all of them.
+        """
+        lower, upper, parents, sides = _cut(self.lower, self.upper, gradients, values)
         return Pieces(Intervals(lower, upper), parents, sides)
 
     def facets(self) -> Facets:
         """List the finite ends of every interval."""
-        ends = np.stack([self.lower, -self.upper], axis=1)
-        finite = np.isfinite(ends)
-        start = np.concatenate([[0], np.cumsum(finite.sum(axis=1))])
-        normals = np.broadcast_to([1.0, -1.0], ends.shape)[finite]
-        return Facets(start, normals[:, None], ends[finite])
+        return Facets(*_list_ends(self.lower, self.upper))
 
     def corners(self) -> Corners:
         """List the ends of every bounded interval."""
@@ -127,6 +112,83 @@ class Intervals:
         """Measure interval r in units of ``factors[r]``."""
         deviations = np.ascontiguousarray(factors[:, 0, 0])
         return WhitenedIntervals(self.lower / deviations, self.upper / deviations, deviations)
+
+
+@kernel
+def _cut(
+    lower: Floats, upper: Floats, slopes: Floats, values: Floats
+) -> tuple[Floats, Floats, Integers, Bools]:
+    """Cut intervals (R,) by functions (R, u): ends, parents and sides of the pieces."""
+    n_units = slopes.shape[1]
+    # Of one interval: its pieces so far.
+    lows, highs = np.empty(n_units + 1), np.empty(n_units + 1)
+    on_right = np.empty((n_units + 1, n_units), dtype=np.bool_)
+    # Of all of them.
+    capacity, n_pieces = 2 * (len(lower) + n_units + 1), 0
+    all_lows, all_highs = np.empty(capacity), np.empty(capacity)
+    parents = np.empty(capacity, dtype=np.intp)
+    sides = np.empty((capacity, n_units), dtype=np.bool_)
+    for r in range(len(lower)):
+        lows[0], highs[0], n_own = lower[r], upper[r], 1
+        for unit in range(n_units):
+            slope, value = slopes[r, unit], values[r, unit]
+            if slope == 0.0:
+                on_right[:n_own, unit] = value > 0.0
+                continue
+            rising, cut = slope > 0.0, -value / slope
+            thin = THINNEST_PIECE * (1.0 + abs(cut))
+            i = 0
+            while i < n_own:
+                low, high = lows[i], highs[i]
+                if cut - low > thin and high - cut > thin:
+                    for j in range(n_own, i, -1):
+                        lows[j], highs[j] = lows[j - 1], highs[j - 1]
+                        on_right[j, :unit] = on_right[j - 1, :unit]
+                    highs[i], lows[i + 1] = cut, cut
+                    on_right[i, unit], on_right[i + 1, unit] = not rising, rising
+                    n_own += 1
+                    i += 2
+                    continue
+                # The cut misses the piece, which lies to its right or to its left.
+                is_right = low > cut - thin if math.isfinite(low) else high > cut + thin
+                on_right[i, unit] = is_right == rising
+                i += 1
+        if n_pieces + n_own > capacity:
+            all_lows, all_highs = _double(all_lows), _double(all_highs)
+            parents, sides = _double(parents), _double(sides)
+            capacity *= 2
+        for i in range(n_own):
+            all_lows[n_pieces], all_highs[n_pieces] = lows[i], highs[i]
+            parents[n_pieces] = r
+            sides[n_pieces] = on_right[i]
+            n_pieces += 1
+    return (
+        all_lows[:n_pieces].copy(),
+        all_highs[:n_pieces].copy(),
+        parents[:n_pieces].copy(),
+        sides[:n_pieces].copy(),
+    )
+
+
+@kernel
+def _list_ends(lower: Floats, upper: Floats) -> tuple[Integers, Floats, Floats]:
+    """List the finite ends of intervals: where those of each begin, normals, offsets."""
+    start = np.zeros(len(lower) + 1, dtype=np.intp)
+    normals, offsets = np.empty((2 * len(lower), 1)), np.empty(2 * len(lower))
+    n_ends = 0
+    for r in range(len(lower)):
+        for normal, end in ((1.0, lower[r]), (-1.0, upper[r])):
+            if math.isfinite(end):
+                normals[n_ends, 0], offsets[n_ends] = normal, normal * end
+                n_ends += 1
+        start[r + 1] = n_ends
+    return start, normals[:n_ends], offsets[:n_ends]
+
+
+@kernel
+def _double(array: Any) -> Any:
+    """Make room for as many entries again."""
+    return np.concatenate((array, np.empty_like(array)))
 
 
 @kernel
@@ -219,12 +281,10 @@ def _quadrature(
 
 
 @inlined_kernel
-def _integrate_interval(
-    cells: Any, region: int, center: Floats, log_tolerance: float, mean: Floats, covariance: Floats
-) -> float:
-    origin = center[0]
-    lower, upper = cells.lower[region], cells.upper[region]
-    deviation = cells.deviations[region]
+def integrate_interval(
+    lower: float, upper: float, origin: float, log_tolerance: float
+) -> tuple[float, float, float]:
+    """Integrate N(origin, 1) over an interval as `integrate_cell`: log mass, mean, variance."""
     # The nearest end is known better than origin + (end - origin) would be.
     anchor = min(max(origin, lower), upper)
     distance = anchor - origin
@@ -238,7 +298,17 @@ def _integrate_interval(
             offset = first / zeroth
             variance = second / zeroth - offset * offset
             log_mass = math.log(zeroth) + log_scale
-    mean[0] = deviation * (anchor + offset)
+    return log_mass, anchor + offset, variance
+
+
+@inlined_kernel
+def _integrate_interval(
+    cells: Any, region: int, center: Floats, log_tolerance: float, mean: Floats, covariance: Floats
+) -> float:
+    lower, upper = cells.lower[region], cells.upper[region]
+    log_mass, middle, variance = integrate_interval(lower, upper, center[0], log_tolerance)
+    deviation = cells.deviations[region]
+    mean[0] = deviation * middle
     covariance[0, 0] = deviation * deviation * variance
     return log_mass
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import special_ortho_group
 
 import skdgn._partition
-from skdgn._cells import CellIntegrals, integrate_gaussian, simplices
+from skdgn._cells import CellIntegrals, integrate_gaussian
 from skdgn._cells._interface import THINNEST_PIECE
 from skdgn._cells.intervals import Intervals
 from skdgn._cells.polygons import Polygons
@@ -26,6 +26,7 @@ from tests.networks import (
     regions_of_patterns,
 )
 from tests.reference import patterns as reference
+from tests.reference import simplices
 
 # Standard errors that the actual error of an integral may amount to, and how many of them may.
 TIMES_ERROR = 4.0

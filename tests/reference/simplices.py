@@ -31,14 +31,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdgn._cells.generators import (
+from tests.reference.generators import (
     Vector,
     find_dual_basis,
     find_generators,
     reduce_to_integers,
     triangulate,
 )
-from skdgn._cells.orthants import FAR, orthant_probability
+from tests.reference.orthants import FAR, orthant_probability
 
 Floats = NDArray[np.float64]
 
@@ -96,7 +96,7 @@ def integrate(
     A quarter of the plane:
 
     >>> import numpy as np
-    >>> from skdgn._cells.simplices import integrate
+    >>> from tests.reference.simplices import integrate
     >>> integrate(np.eye(2), np.zeros(2), mean=np.zeros(2), covariance=np.eye(2)).mass
     0.25
     """
