@@ -361,10 +361,11 @@ def test_as_many_regions_as_allowed_are_not_refused() -> None:
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])
-@pytest.mark.parametrize(("n_components", "n_networks"), [(1, 200), (2, 300)])
+@pytest.mark.parametrize(("n_components", "n_networks"), [(1, 200), (2, 300), (3, 150)])
 def test_boundaries_that_nearly_are_equal_and_nearly_meet_in_one_point(
     n_components: int, n_networks: int, n_layers: int
 ) -> None:
+    # benchmarks/degenerate.py has thousands of them.
     for seed in range(n_networks):
         network, point = nearly_concurrent(n_components, n_layers, seed)
         partition = build_partition(network)

@@ -243,7 +243,7 @@ def nearest_point(edges: Floats, center: Floats) -> tuple[float, float, float]:
 
 
 @kernel
-def _sort(values: Floats) -> None:
+def sort(values: Floats) -> None:
     """Sort few values in place (NumPy's sort takes seconds to compile)."""
     for i in range(1, values.size):
         value = values[i]
@@ -307,7 +307,7 @@ def sliced_polygon(
                 )
                 n_breaks += 1
     breaks = breaks[:n_breaks]
-    _sort(breaks)
+    sort(breaks)
     moments = np.empty(5)
     log_scale = -0.5 * rho * rho - 2.0 * LOG_SQRT_2PI
     tolerance = math.exp(min(0.0, log_tolerance - log_scale))

@@ -25,9 +25,10 @@ import numpy as np
 
 from skdgn._cells._interface import LOG_NEGLIGIBLE_SHARE, Floats, register_integral
 from skdgn._cells.boundaries import nearest_point, owen_polygon
-from skdgn._cells.polyhedra import WhitenedPolyhedra, dot
+from skdgn._cells.polyhedra import WhitenedPolyhedra
 from skdgn._cells.quadrature import LONG_NODES, LONG_WEIGHTS
 from skdgn._cells.sections import sliced_polyhedron
+from skdgn._cells.skeletons import dot
 from skdgn._jit import INV_SQRT_2PI, SQRT_HALF, kernel
 
 # Absolute error of the sum of flags over a cell, and the share of the mass it may be.

@@ -69,9 +69,7 @@ class Polygons:
 
     def facets(self) -> Facets:
         """List the lines of all edges that are longer than a piece must be thick."""
-        begin, end = self.edges[:, 3], self.edges[:, 4]
-        distance = 1.0 + np.abs(self.edges[:, 2]) + np.minimum(np.abs(begin), np.abs(end))
-        long = end - begin > THINNEST_PIECE * np.where(np.isfinite(distance), distance, 0.0)
+        long = long_edges(self.edges)
         start = np.concatenate([[0], np.cumsum(long)])[self.start]
         return Facets(start, self.edges[long, :2], self.edges[long, 2])
 
@@ -94,6 +92,14 @@ class Polygons:
         """Express cell r in coordinates y with ``z = factors[r] @ y`` (positive determinant)."""
         factors = np.ascontiguousarray(factors)
         return WhitenedPolygons(self.start, _whiten(self.start, self.edges, factors), factors)
+
+
+def long_edges(edges: Floats) -> Bools:
+    """Tell which edges are longer than a piece must be thick."""
+    begin, end = edges[:, 3], edges[:, 4]
+    distance = 1.0 + np.abs(edges[:, 2]) + np.minimum(np.abs(begin), np.abs(end))
+    long: Bools = end > begin + THINNEST_PIECE * np.where(np.isfinite(distance), distance, 0.0)
+    return long
 
 
 @kernel
@@ -119,7 +125,7 @@ def _take(start: Integers, edges: Floats, indices: Integers) -> tuple[Integers, 
 
 
 @kernel
-def edge_middle(begin: float, end: float) -> float:
+def _edge_middle(begin: float, end: float) -> float:
     """Position between the ends of an edge, either of which may be infinite."""
     if begin > -math.inf and end < math.inf:
         return 0.5 * (begin + end)
@@ -134,17 +140,20 @@ def edge_middle(begin: float, end: float) -> float:
 def interior_point(edges: Floats) -> tuple[float, float]:
     """Average one point of every edge; inside, since no two edges of a cell are collinear."""
     x, y = 0.0, 0.0
+    n_points = 0
     for e in range(len(edges)):
         nx, ny, offset, begin, end = edges[e]
-        t = edge_middle(begin, end)
-        x += offset * nx + t * ny
-        y += offset * ny - t * nx
-    if len(edges) == 0:
+        if begin < math.inf:  # (a facet of a polyhedron may have an edge at infinity)
+            t = _edge_middle(begin, end)
+            x += offset * nx + t * ny
+            y += offset * ny - t * nx
+            n_points += 1
+    if n_points == 0:
         return 0.0, 0.0
     if len(edges) == 1:
         step = 1.0 + abs(edges[0, 2])
         return x + step * edges[0, 0], y + step * edges[0, 1]
-    return x / len(edges), y / len(edges)
+    return x / n_points, y / n_points
 
 
 @kernel
@@ -156,8 +165,19 @@ def _interior_points(start: Integers, edges: Floats) -> Floats:
 
 
 @kernel
-def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
-    """Values of ``g . z + value`` around a polygon, at four nodes per edge, NaN where none is.
+def _outward(edges: Floats, e: int) -> tuple[float, float]:
+    """Bisector of the directions in which a polygon is unbounded, from an edge to the next."""
+    nx, ny = edges[e, 0], edges[e, 1]
+    mx, my = edges[(e + 1) % len(edges), 0], edges[(e + 1) % len(edges), 1]
+    # Of length 2 (sin + cos) of half the angle between them, which is pi for a half-plane.
+    x, y = nx + mx + ny - my, ny + my - nx + mx
+    length = math.sqrt(x * x + y * y)
+    return x / length, y / length
+
+
+@kernel
+def _fill_node_values(edges: Floats, gx: float, gy: float, value: float, values: Floats) -> None:
+    """Fill ``g . z + value`` around a polygon, at four nodes per edge, NaN where none is.
 
     The nodes of an edge are the point where it begins and, if it is unbounded: the foot of the
     perpendicular (if neither end is finite), the point at infinity where it ends, and a point at
@@ -167,31 +187,36 @@ def _node_values(edges: Floats, gx: float, gy: float, value: float) -> Floats:
     Values are relative to 1 + the distance from the origin; at infinity, they are slopes.
     """
     n_edges = len(edges)
-    values = np.full(4 * n_edges, np.nan)
+    any_parallel = False
     for e in range(n_edges):
         nx, ny, offset, begin, end = edges[e]
         rate = gx * ny - gy * nx
         at_foot = offset * (gx * nx + gy * ny) + value
-        near = at_foot / (1.0 + abs(offset))
+        any_parallel = any_parallel or abs(rate) < SMALLEST_ANGLE
+        values[4 * e], values[4 * e + 1] = -rate, math.nan
         if begin > -math.inf:
-            near = (at_foot + rate * begin) / (1.0 + abs(offset) + abs(begin))
-            values[4 * e] = near
-        elif end < math.inf:
-            near = (at_foot + rate * end) / (1.0 + abs(offset) + abs(end))
-        else:
-            values[4 * e + 1] = near
-        # Parallel lines do not come any closer at infinity.
-        parallel = abs(rate) < SMALLEST_ANGLE
-        if begin == -math.inf:
-            values[4 * e] = near if parallel else -rate
+            values[4 * e] = (at_foot + rate * begin) / (1.0 + abs(offset) + abs(begin))
+        elif end == math.inf:
+            values[4 * e + 1] = at_foot / (1.0 + abs(offset))
+        values[4 * e + 2], values[4 * e + 3] = math.nan, math.nan
         if end == math.inf:
-            values[4 * e + 2] = near if parallel else rate
-            # The bisector of the directions in which the polygon is unbounded here: of length
-            # 2 (sin + cos) of half the angle between them, which is pi for a half-plane.
-            mx, my = edges[(e + 1) % n_edges, 0], edges[(e + 1) % n_edges, 1]
-            x, y = nx + mx + ny - my, ny + my - nx + mx
-            values[4 * e + 3] = (gx * x + gy * y) / math.sqrt(x * x + y * y)
-    return values
+            x, y = _outward(edges, e)
+            values[4 * e + 2], values[4 * e + 3] = rate, gx * x + gy * y
+    if any_parallel:
+        for e in range(n_edges):
+            nx, ny, offset, begin, end = edges[e]
+            rate = gx * ny - gy * nx
+            if abs(rate) < SMALLEST_ANGLE:
+                # All of the edge is on one side, its ends too, also at infinity: that of its point
+                # next to the origin, where rounding errors are smallest.
+                t = min(max(0.0, begin), end)
+                at_foot = offset * (gx * nx + gy * ny) + value
+                near = (at_foot + rate * t) / (1.0 + abs(offset) + abs(t))
+                values[4 * e] = near
+                if end < math.inf:
+                    values[4 * ((e + 1) % n_edges)] = near
+                else:
+                    values[4 * e + 2] = near
 
 
 @kernel
@@ -206,7 +231,7 @@ def _root(edge: Floats, gx: float, gy: float, value: float) -> float:
 
 
 @kernel
-def project(edge: Floats, t: float, dx: float, dy: float) -> float:
+def _project(edge: Floats, t: float, dx: float, dy: float) -> float:
     """Coordinate along d of the point of an edge at position t."""
     nx, ny, offset = edge[0], edge[1], edge[2]
     return offset * (nx * dx + ny * dy) + t * (ny * dx - nx * dy)
@@ -214,9 +239,11 @@ def project(edge: Floats, t: float, dx: float, dy: float) -> float:
 
 @kernel
 def cut_polygon(
-    edges: Floats, gx: float, gy: float, value: float, thinnest: float
+    edges: Floats, gx: float, gy: float, value: float, thinnest: float, values: Floats
 ) -> tuple[int, int, int, float, float, float, float]:
     """Find where the line ``g . z + value = 0`` cuts a polygon, but for pieces as thin as given.
+
+    The last argument has space for four values per edge.
 
     The sides of vertices are decided once for all edges, and around a convex polygon they change
     twice: from the clearest positive node, the walk in either direction ends at the first one that
@@ -243,8 +270,8 @@ def cut_polygon(
     n_edges = len(edges)
     if n_edges == 0:
         return 0, 0, -1, math.nan, math.nan, -math.inf, math.inf
-    values = _node_values(edges, gx, gy, value)
-    n_nodes = values.size
+    _fill_node_values(edges, gx, gy, value, values)
+    n_nodes = 4 * n_edges
     top, bottom = 0, 0
     for i in range(n_nodes):
         if values[i] > values[top]:
@@ -260,23 +287,34 @@ def cut_polygon(
     while values[before] > 0.0 or math.isnan(values[before]):
         if values[before] > 0.0:
             start = before
-        before = (before - 1) % n_nodes
+        before = before - 1 if before > 0 else n_nodes - 1
     stop, behind = top, top
     while values[behind] > 0.0 or math.isnan(values[behind]):
         if values[behind] > 0.0:
             stop = behind
-        behind = (behind + 1) % n_nodes
+        behind = behind + 1 if behind + 1 < n_nodes else 0
     # At the nodes 2 and 3 an edge has come to its end.
     first = (before // 4 + (before % 4 >= 2)) % n_edges
     last = stop // 4
     dx, dy = gy, -gx
     rise, fall, lowest, highest = math.nan, math.nan, -math.inf, math.inf
+    turned = False
     if before % 4 < 2:
         rise = _root(edges[first], gx, gy, value)
-        highest = project(edges[first], rise, dx, dy)
+        highest = _project(edges[first], rise, dx, dy)
+    else:
+        x, y = _outward(edges, before // 4)
+        turned = dx * x + dy * y < -0.5
     if stop % 4 < 2:
         fall = _root(edges[last], gx, gy, value)
-        lowest = project(edges[last], fall, dx, dy)
+        lowest = _project(edges[last], fall, dx, dy)
+    else:
+        x, y = _outward(edges, last)
+        turned = turned or -dx * x - dy * y < -0.5
+    if turned:
+        # A strip hardly wider than rounding, left at its wrong end.
+        n_positive = -2 if values[top] > -values[bottom] else -1
+        return n_positive, 0, 0, math.nan, math.nan, 0.0, 0.0
     n_positive = (last - first) % n_edges + 1
     if start == stop and start % 4 == 3:
         n_positive = 0  # nothing of any edge, but only what is between two at infinity
@@ -292,7 +330,7 @@ def copy_run(
     Returns the position behind them; an edge without length is left out.
     """
     for i in range(n_run):
-        e = (first + i) % len(edges)
+        e = first + i if first + i < len(edges) else first + i - len(edges)
         _copy_edges(edges, e, e + 1, target, position)
         if i == 0 and not math.isnan(begin):
             target[position, 3] = begin
@@ -313,6 +351,10 @@ def _split(
     new_edges = np.empty((2 * len(edges) + 4 * n_cells, 5))
     parents = np.empty(most_cells, dtype=np.intp)
     positive = np.empty(most_cells, dtype=np.bool_)
+    most_edges = 0
+    for r in range(n_cells):
+        most_edges = max(most_edges, start[r + 1] - start[r])
+    node_values = np.empty(4 * most_edges)
     n_new, n_edges = 0, 0
     for r in range(n_cells):
         cell = edges[start[r] : start[r + 1]]
@@ -321,7 +363,7 @@ def _split(
         first, last, rise, fall, lowest, highest = 0, 0, 0.0, 0.0, 0.0, 0.0
         if gx != 0.0 or gy != 0.0:
             n_positive, first, last, rise, fall, lowest, highest = cut_polygon(
-                cell, gx, gy, values[r], THINNEST_PIECE
+                cell, gx, gy, values[r], THINNEST_PIECE, node_values
             )
         if n_positive < 0:
             n_edges = _copy_edges(cell, 0, len(cell), new_edges, n_edges)

@@ -1,22 +1,21 @@
-"""Cells of a three-dimensional latent space: convex polyhedra as lists of facets.
+"""Cells of a three-dimensional latent space: convex polyhedra.
 
-A facet is a plane with a right-handed frame (two axes in the plane, then the inward normal) and,
-in that frame, a polygon as in `polygons`: a list of edges, ends at infinity allowed.  No vertex
-is needed, so unbounded cells are like any other; cutting a polyhedron is cutting the polygons of
-its facets, and the divergence theorem turns its moments into those of the same polygons.
+Cutting works on their skeletons, see `skeletons`.  For integrals, a facet is a plane with a
+right-handed frame (two axes in the plane, then the inward normal) and, in that frame, a polygon as
+in `polygons`: a list of edges, ends at infinity allowed.  The divergence theorem turns the moments
+of a polyhedron into those of its facets.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from skdgn._cells import skeletons
 from skdgn._cells._interface import (
-    THINNEST_PIECE,
-    Bools,
     Corners,
     Facets,
     Floats,
@@ -24,11 +23,18 @@ from skdgn._cells._interface import (
     Pieces,
     register_whitening,
 )
-from skdgn._cells.polygons import edge_middle, interior_point, project
+from skdgn._cells.polygons import interior_point, long_edges
+from skdgn._cells.skeletons import dot, fill_frame
 from skdgn._jit import kernel
 
-# Lines at a smaller angle are parallel: deep layers compute equal lines with different roundings.
-SMALLEST_ANGLE = 1e-12
+
+class FacetPolygons(NamedTuple):
+    """Facets of all cells: those of cell r are ``start[r]:start[r + 1]``."""
+
+    start: Integers  # (R + 1,)
+    planes: Floats  # (F, 10): normal (3), offset, first axis (3), second axis (3)
+    edge_start: Integers  # (F + 1,)
+    edges: Floats  # (E, 5) in the frame of their facet: normal (2), offset, begin, end
 
 
 class WhitenedPolyhedra(NamedTuple):
@@ -43,77 +49,101 @@ class WhitenedPolyhedra(NamedTuple):
 
 @dataclass(frozen=True)
 class Polyhedra:
-    """Convex polyhedra; cell r has the facets ``start[r]:start[r + 1]``.
-
-    Facet f has the edges ``edge_start[f]:edge_start[f + 1]``, in the facet's own frame.
-    """
+    """Convex polyhedra; the arrays are those of `skeletons.split_skeletons`."""
 
     start: Integers
-    planes: Floats  # (F, 10): normal (3), offset, first axis (3), second axis (3)
-    edge_start: Integers
-    edges: Floats  # (E, 5): normal (2), offset, begin, end
+    planes: Floats
+    cycle_start: Integers
+    cycles: Integers
+    across: Integers
+    node_start: Integers
+    nodes: Floats
 
     @classmethod
     def whole_space(cls, n_dimensions: int) -> Polyhedra:
         """Return one cell: all of space."""
         if n_dimensions != 3:
             raise ValueError(f"polyhedra need three latent dimensions, got {n_dimensions}.")
-        return cls(
-            np.zeros(2, dtype=np.intp),
-            np.empty((0, 10)),
-            np.zeros(1, dtype=np.intp),
-            np.empty((0, 5)),
-        )
+        return cls(*skeletons.whole_space())
 
     def __len__(self) -> int:
         return len(self.start) - 1
 
     def take(self, indices: Integers) -> Polyhedra:
         """Return the cells with these indices."""
-        facets = _ranges(self.start, np.asarray(indices, dtype=np.intp))
-        edges = _ranges(self.edge_start, facets[1])
-        return Polyhedra(facets[0], self.planes[facets[1]], edges[0], self.edges[edges[1]])
+        indices = np.asarray(indices, dtype=np.intp)
+        start, facets = _ranges(self.start, indices)
+        cycle_start, corners = _ranges(self.cycle_start, facets)
+        node_start, nodes = _ranges(self.node_start, indices)
+        return Polyhedra(
+            start,
+            self.planes[facets],
+            cycle_start,
+            self.cycles[corners],
+            self.across[corners],
+            node_start,
+            self.nodes[nodes],
+        )
 
     def split(self, gradients: Floats, values: Floats) -> Pieces:
         """Cut cell r by the plane ``gradients[r] @ z + values[r] = 0``."""
-        start, planes, edge_start, edges, parents, positive = _split(
-            self.start, self.planes, self.edge_start, self.edges, gradients, values
+        *pieces, parents, positive = skeletons.split_skeletons(
+            self.start,
+            self.planes,
+            self.cycle_start,
+            self.cycles,
+            self.across,
+            self.node_start,
+            self.nodes,
+            gradients,
+            values,
         )
-        return Pieces(Polyhedra(start, planes, edge_start, edges), parents, positive)
+        # Copies, to let go of the space that was not needed.
+        cells = Polyhedra(*(array.copy() for array in pieces))
+        return Pieces(cells, parents.copy(), positive.copy())
+
+    @cached_property
+    def polygons(self) -> FacetPolygons:
+        """Facets in frames of their own."""
+        return FacetPolygons(
+            *skeletons.facet_polygons(
+                self.start,
+                self.planes,
+                self.cycle_start,
+                self.cycles,
+                self.across,
+                self.node_start,
+                self.nodes,
+            )
+        )
 
     def facets(self) -> Facets:
-        """List the facets' planes."""
-        return Facets(self.start, self.planes[:, :3], self.planes[:, 3])
+        """List the planes of all facets with an edge longer than a piece must be thick."""
+        start, planes, edge_start, edges = self.polygons
+        n_long = np.concatenate([[0], np.cumsum(long_edges(edges))])[edge_start]
+        kept = (np.diff(n_long) > 0) | (np.diff(edge_start) == 0)
+        start = np.concatenate([[0], np.cumsum(kept)])[start]
+        return Facets(start, planes[kept, :3], planes[kept, 3])
 
     def corners(self) -> Corners:
-        """List the vertices of every bounded polyhedron, once for each facet they lie on."""
-        facet_of_edge = np.repeat(np.arange(len(self.planes)), np.diff(self.edge_start))
-        cell_of_edge = np.repeat(np.arange(len(self)), np.diff(self.start))[facet_of_edge]
-        bounded = np.diff(self.start) > 0
-        bounded[cell_of_edge[~np.isfinite(self.edges[:, 3:]).all(axis=1)]] = False
-        kept = bounded[cell_of_edge]
-        planes, edges = self.planes[facet_of_edge[kept]], self.edges[kept]
-        u = edges[:, 2] * edges[:, 0] + edges[:, 3] * edges[:, 1]
-        v = edges[:, 2] * edges[:, 1] - edges[:, 3] * edges[:, 0]
-        points = (
-            planes[:, 3:4] * planes[:, :3]
-            + u[:, None] * planes[:, 4:7]
-            + v[:, None] * planes[:, 7:]
-        )
-        counts = np.bincount(cell_of_edge[kept], minlength=len(self))
-        return Corners(np.concatenate([[0], np.cumsum(counts)]), points)
+        """List the vertices of every bounded polyhedron."""
+        owner = np.repeat(np.arange(len(self)), np.diff(self.node_start))
+        finite = self.nodes[:, 0] == 1.0
+        bounded = np.ones(len(self), dtype=bool)
+        bounded[owner[~finite]] = False
+        counts = np.where(bounded, np.diff(self.node_start), 0)
+        return Corners(np.concatenate([[0], np.cumsum(counts)]), self.nodes[bounded[owner], 1:4])
 
     def interior_points(self) -> Floats:
         """Return a point inside every polyhedron."""
-        return _interior_points(self.start, self.planes, self.edge_start, self.edges)
+        return _interior_points(*self.polygons)
 
     def whiten(self, factors: Floats) -> WhitenedPolyhedra:
         """Express cell r in coordinates y with ``z = factors[r] @ y`` (positive determinant)."""
         factors = np.ascontiguousarray(factors)
-        planes, edges = _whiten(
-            self.start, self.planes, self.edge_start, self.edges, factors, np.linalg.inv(factors)
-        )
-        return WhitenedPolyhedra(self.start, planes, self.edge_start, edges, factors)
+        start, _, edge_start, _ = self.polygons
+        planes, edges = _whiten(*self.polygons, factors, np.linalg.inv(factors))
+        return WhitenedPolyhedra(start, planes, edge_start, edges, factors)
 
 
 def _ranges(start: Integers, indices: Integers) -> tuple[Integers, Integers]:
@@ -122,183 +152,6 @@ def _ranges(start: Integers, indices: Integers) -> tuple[Integers, Integers]:
     new_start = np.concatenate([[0], np.cumsum(sizes)])
     members = np.arange(new_start[-1]) + np.repeat(start[indices] - new_start[:-1], sizes)
     return new_start, members
-
-
-@kernel
-def dot(x: Floats, y: Floats) -> float:
-    """Scalar product in three dimensions."""
-    return x[0] * y[0] + x[1] * y[1] + x[2] * y[2]
-
-
-@kernel
-def copy_rows(source: Floats, n_rows: int, target: Floats, at: int) -> None:
-    """Copy the first rows of one array to another (Numba compiles slices far more slowly)."""
-    for i in range(n_rows):
-        for j in range(source.shape[1]):
-            target[at + i, j] = source[i, j]
-
-
-@kernel
-def fill_frame(plane: Floats) -> None:
-    """Complete the normal ``plane[:3]`` by two axes to a right-handed frame."""
-    smallest = 0
-    for s in range(1, 3):
-        if abs(plane[s]) < abs(plane[smallest]):
-            smallest = s
-    # The unit vector least like the normal, made orthogonal to it.
-    square = 0.0
-    for s in range(3):
-        unit = 1.0 if s == smallest else 0.0
-        plane[4 + s] = unit - plane[smallest] * plane[s]
-        square += plane[4 + s] * plane[4 + s]
-    length = np.sqrt(square)
-    for s in range(3):
-        plane[4 + s] /= length
-    for s in range(3):
-        t, u = (s + 1) % 3, (s + 2) % 3
-        plane[7 + s] = plane[t] * plane[4 + u] - plane[u] * plane[4 + t]
-
-
-@kernel
-def longer_than_rounding(begin: float, end: float, distance: float) -> bool:
-    """Tell whether part of a line, at this distance, is longer than the rounding of its ends."""
-    if math.isinf(begin) or math.isinf(end):
-        return begin < end
-    return end - begin > THINNEST_PIECE * (1.0 + distance + min(abs(begin), abs(end)))
-
-
-@kernel
-def _edge_root(edge: Floats, gx: float, gy: float, value: float) -> float:
-    """Position on an edge where ``g . z + value`` changes its sign, or the end nearest to it."""
-    nx, ny, offset, begin, end = edge
-    root = -(offset * (gx * nx + gy * ny) + value) / (gx * ny - gy * nx)
-    return min(max(root, begin), end)
-
-
-@kernel
-def chord(edges: Floats, gx: float, gy: float, value: float) -> tuple[bool, float, float, int, int]:
-    """Part of the line ``g . z + value = 0`` inside a cell, along ``d`` of an edge with normal g.
-
-    The first result tells whether the line cuts the cell in two pieces worth telling apart, the
-    last two are the edges at which the chord begins and ends, or -1.
-
-    Where lines are nearly parallel, rounding moves their common point along both of them.  That
-    does no harm as long as both have the same point: it is computed once, on the edge.
-    """
-    px, py = -value * gx, -value * gy
-    dx, dy = gy, -gx
-    lowest, highest = -math.inf, math.inf
-    first, last = -1, -1
-    thin = THINNEST_PIECE * (1.0 + abs(value))
-    for e in range(len(edges)):
-        nx, ny = edges[e, 0], edges[e, 1]
-        rate = nx * dx + ny * dy
-        distance = nx * px + ny * py - edges[e, 2]
-        if abs(rate) < SMALLEST_ANGLE:
-            if distance <= thin:
-                return False, 0.0, 0.0, -1, -1
-        elif rate > 0.0:
-            if -distance / rate > lowest:
-                lowest, first = -distance / rate, e
-        elif -distance / rate < highest:
-            highest, last = -distance / rate, e
-    if first >= 0:
-        lowest = project(edges[first], _edge_root(edges[first], gx, gy, value), dx, dy)
-    if last >= 0:
-        highest = project(edges[last], _edge_root(edges[last], gx, gy, value), dx, dy)
-    return longer_than_rounding(lowest, highest, abs(value)), lowest, highest, first, last
-
-
-@kernel
-def edge_part(
-    edge: Floats, is_cut: bool, gx: float, gy: float, value: float
-) -> tuple[float, float, float, float]:
-    """Parts of an edge where ``g . z + value`` is positive, and where it is negative.
-
-    ``is_cut`` tells whether the chord begins or ends at this edge.
-    """
-    nx, ny, offset, begin, end = edge
-    rate = gx * ny - gy * nx
-    if is_cut:
-        root = _edge_root(edge, gx, gy, value)
-        if rate > 0.0:
-            return root, end, begin, root
-        return begin, root, root, end
-    if offset * (gx * nx + gy * ny) + value + rate * edge_middle(begin, end) > 0.0:
-        return begin, end, 0.0, 0.0
-    return 0.0, 0.0, begin, end
-
-
-@kernel
-def clip(edges: Floats, n_edges: int, gx: float, gy: float, value: float, clipped: Floats) -> int:
-    """Keep the part of a polygon where ``g . z + value >= 0``; return its number of edges.
-
-    -1 stands for an empty polygon: no edges are the whole plane.
-    """
-    crossed, lowest, highest, first, last = chord(edges[:n_edges], gx, gy, value)
-    if not crossed:
-        x, y = interior_point(edges[:n_edges])
-        if gx * x + gy * y + value <= 0.0:
-            return -1
-        copy_rows(edges, n_edges, clipped, 0)
-        return n_edges
-    n_clipped = 0
-    for e in range(n_edges):
-        begin, end, _, _ = edge_part(edges[e], e in (first, last), gx, gy, value)
-        if longer_than_rounding(begin, end, abs(edges[e, 2])):
-            clipped[n_clipped, 0] = edges[e, 0]
-            clipped[n_clipped, 1] = edges[e, 1]
-            clipped[n_clipped, 2] = edges[e, 2]
-            clipped[n_clipped, 3] = begin
-            clipped[n_clipped, 4] = end
-            n_clipped += 1
-    clipped[n_clipped, 0] = gx
-    clipped[n_clipped, 1] = gy
-    clipped[n_clipped, 2] = -value
-    clipped[n_clipped, 3] = lowest
-    clipped[n_clipped, 4] = highest
-    return n_clipped + 1
-
-
-@kernel
-def restrict(plane: Floats, gradient: Floats, value: float) -> tuple[float, float, float, float]:
-    """Restrict ``gradient . z + value`` to a facet's plane: gradient (2) and value in its frame.
-
-    The last result is the length of the gradient in the plane, by which the others were divided
-    (unless it is too small to be anything but a parallel plane).
-    """
-    gx, gy = dot(gradient, plane[4:7]), dot(gradient, plane[7:])
-    restricted = plane[3] * dot(gradient, plane[:3]) + value
-    length = np.sqrt(gx * gx + gy * gy)
-    if length < SMALLEST_ANGLE:
-        return 0.0, 0.0, restricted, 0.0
-    return gx / length, gy / length, restricted / length, length
-
-
-@kernel
-def _cut_polygon(
-    planes: Floats, gradient: Floats, value: float, cut: Floats, polygon: Floats, spare: Floats
-) -> int:
-    """Fill the part of a plane inside a cell, a polygon in the frame of ``cut``; -1 if none.
-
-    Returns its number of edges.
-    """
-    for s in range(3):
-        cut[s] = gradient[s]
-    cut[3] = -value
-    fill_frame(cut)
-    n_edges = 0
-    for f in range(len(planes)):
-        gx, gy, distance, length = restrict(cut, planes[f, :3], -planes[f, 3])
-        if length == 0.0:
-            if distance <= THINNEST_PIECE * (1.0 + abs(value)):
-                return -1
-            continue
-        n_edges = clip(polygon, n_edges, gx, gy, distance, spare)
-        if n_edges < 0:
-            return -1
-        copy_rows(spare, n_edges, polygon, 0)
-    return n_edges
 
 
 @kernel
@@ -326,99 +179,6 @@ def _interior_points(
     for r in range(start.size - 1):
         points[r] = _interior_point(planes[start[r] : start[r + 1]], edge_start, edges, start[r])
     return points
-
-
-@kernel
-def _split(
-    start: Integers,
-    planes: Floats,
-    edge_start: Integers,
-    edges: Floats,
-    gradients: Floats,
-    values: Floats,
-) -> tuple[Integers, Floats, Integers, Floats, Integers, Bools]:
-    n_cells = start.size - 1
-    n_facets = len(planes)
-    new_start = np.zeros(2 * n_cells + 1, dtype=np.intp)
-    new_planes = np.empty((2 * n_facets + 2 * n_cells, 10))
-    new_edge_start = np.zeros(2 * n_facets + 2 * n_cells + 1, dtype=np.intp)
-    # Every cut of a facet adds an edge to each piece; a new facet has an edge per old one.
-    new_edges = np.empty((2 * len(edges) + 4 * n_facets, 5))
-    parents = np.empty(2 * n_cells, dtype=np.intp)
-    positive = np.empty(2 * n_cells, dtype=np.bool_)
-    polygon, spare = np.empty((n_facets + 1, 5)), np.empty((n_facets + 1, 5))
-    largest = 1
-    for f in range(n_facets):
-        largest = max(largest, edge_start[f + 1] - edge_start[f] + 1)
-    piece = np.empty((largest, 5))
-    cut = np.empty(10)
-    n_new, n_planes, n_edges = 0, 0, 0
-    for r in range(n_cells):
-        cell = planes[start[r] : start[r + 1]]
-        gradient, value = gradients[r], values[r]
-        constant = gradient[0] == 0.0 and gradient[1] == 0.0 and gradient[2] == 0.0
-        n_cut = -1
-        if not constant:
-            n_cut = _cut_polygon(cell, gradient, value, cut, polygon, spare)
-        if n_cut < 0:
-            for f in range(start[r], start[r + 1]):
-                copy_rows(planes[f : f + 1], 1, new_planes, n_planes)
-                size = edge_start[f + 1] - edge_start[f]
-                copy_rows(edges[edge_start[f] :], size, new_edges, n_edges)
-                n_edges += size
-                n_planes += 1
-                new_edge_start[n_planes] = n_edges
-            if constant:
-                positive[n_new] = value > 0.0
-            else:
-                point = _interior_point(cell, edge_start, edges, start[r])
-                positive[n_new] = dot(gradient, point) + value > 0.0
-            parents[n_new] = r
-            n_new += 1
-            new_start[n_new] = n_planes
-            continue
-        for side in (True, False):
-            sign = 1.0 if side else -1.0
-            for f in range(start[r], start[r + 1]):
-                facet = edges[edge_start[f] : edge_start[f + 1]]
-                gx, gy, restricted, length = restrict(planes[f], gradient, value)
-                if length == 0.0:
-                    size = -1
-                    if sign * restricted > 0.0:
-                        size = len(facet)
-                        copy_rows(facet, size, piece, 0)
-                else:
-                    size = clip(facet, len(facet), sign * gx, sign * gy, sign * restricted, piece)
-                if size >= 0:
-                    copy_rows(planes[f : f + 1], 1, new_planes, n_planes)
-                    copy_rows(piece, size, new_edges, n_edges)
-                    n_edges += size
-                    n_planes += 1
-                    new_edge_start[n_planes] = n_edges
-            # The new facet; seen from the other side, its second axis and its edges are mirrored.
-            for i in range(10):
-                new_planes[n_planes, i] = cut[i] if 4 <= i < 7 else sign * cut[i]
-            for e in range(n_cut):
-                new_edges[n_edges, 0] = polygon[e, 0]
-                new_edges[n_edges, 1] = sign * polygon[e, 1]
-                new_edges[n_edges, 2] = polygon[e, 2]
-                new_edges[n_edges, 3] = polygon[e, 3] if side else -polygon[e, 4]
-                new_edges[n_edges, 4] = polygon[e, 4] if side else -polygon[e, 3]
-                n_edges += 1
-            n_planes += 1
-            new_edge_start[n_planes] = n_edges
-            parents[n_new] = r
-            positive[n_new] = side
-            n_new += 1
-            new_start[n_new] = n_planes
-    return (
-        new_start[: n_new + 1].copy(),
-        new_planes[:n_planes].copy(),
-        new_edge_start[: n_planes + 1].copy(),
-        new_edges[:n_edges].copy(),
-        parents[:n_new].copy(),
-        positive[:n_new].copy(),
-    )
 
 
 @kernel

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from skdgn._cells._interface import Floats
-from skdgn._cells.boundaries import polygon_moments
-from skdgn._cells.polyhedra import clip, copy_rows, dot, fill_frame
+from skdgn._cells.boundaries import polygon_moments, sort
+from skdgn._cells.polygons import copy_run, cut_polygon
 from skdgn._cells.quadrature import (
     KRONROD_GAUSS_WEIGHTS,
     KRONROD_NODES,
     KRONROD_RANGE,
     KRONROD_WEIGHTS,
 )
+from skdgn._cells.skeletons import dot, fill_frame
 from skdgn._jit import LOG_SQRT_2PI, kernel
 
 # Polyhedra closer than this are integrated from the center, not from their nearest point.
@@ -39,13 +40,14 @@ def _section(
     across: Floats,
     gaps: Floats,
     s: float,
-    polygon: Floats,
-    spare: Floats,
+    work: Floats,
+    node_values: Floats,
     mean: Floats,
     covariance: Floats,
 ) -> float:
     """Log mass and moments of the section ``gaps + along s + across q >= 0`` at ``s``."""
     n_edges = 0
+    polygon, spare = work[: gaps.size + 1], work[gaps.size + 1 :]
     for k in range(gaps.size):
         reach = gaps[k] + along[k] * s
         length = math.sqrt(across[k, 0] ** 2 + across[k, 1] ** 2)
@@ -53,12 +55,18 @@ def _section(
             if reach < 0.0:
                 return -math.inf
             continue
-        n_edges = clip(
-            polygon, n_edges, across[k, 0] / length, across[k, 1] / length, reach / length, spare
+        gx, gy, value = across[k, 0] / length, across[k, 1] / length, reach / length
+        n_run, first, _, rise, fall, lowest, highest = cut_polygon(
+            polygon[:n_edges], gx, gy, value, 0.0, node_values
         )
-        if n_edges < 0:
+        if n_run == -1:
             return -math.inf
-        copy_rows(spare, n_edges, polygon, 0)
+        if n_run >= 0:
+            n_edges = copy_run(polygon[:n_edges], first, n_run, rise, fall, spare, 0)
+            spare[n_edges, 0], spare[n_edges, 1], spare[n_edges, 2] = gx, gy, -value
+            spare[n_edges, 3], spare[n_edges, 4] = lowest, highest
+            n_edges += 1
+            polygon, spare = spare, polygon
     origin = np.zeros(2)
     return polygon_moments(polygon[:n_edges], origin, -math.inf, mean, covariance)
 
@@ -72,14 +80,13 @@ def _panel(
     start: float,
     stop: float,
     work: Floats,
+    node_values: Floats,
     sums: Floats,
 ) -> float:
     """Integrate 1 and the moments over the sections between two positions; return the error.
 
     ``sums[i, j]`` belongs to the product of coordinates i and j of (1, s, q, q').
     """
-    n = gaps.size + 1
-    polygon, spare = work[:n], work[n:]
     mean, covariance = np.empty(2), np.empty((2, 2))
     coordinates = np.empty(4)
     coordinates[0] = 1.0
@@ -88,7 +95,7 @@ def _panel(
     width = stop - start
     for i in range(KRONROD_NODES.size):
         s = start + width * KRONROD_NODES[i]
-        log_mass = _section(along, across, gaps, s, polygon, spare, mean, covariance)
+        log_mass = _section(along, across, gaps, s, work, node_values, mean, covariance)
         if log_mass == -math.inf:
             continue
         weight = width * math.exp(log_mass - s * (rho + 0.5 * s))
@@ -120,7 +127,7 @@ def _integrate_outward(
     """Sum the panels at s >= 0; ``elsewhere`` is the mass already found (see `slices`)."""
     total[:] = 0.0
     sums = np.empty((4, 4))
-    work = np.empty((2 * (gaps.size + 1), 5))
+    work, node_values = np.empty((2 * (gaps.size + 1), 5)), np.empty(4 * (gaps.size + 1))
     pending = np.empty(_MOST_HALVINGS)
     position = 0.0
     next_break = 0
@@ -146,7 +153,7 @@ def _integrate_outward(
         before = total[0, 0]
         while n_pending > 0:
             end = pending[n_pending - 1]
-            error = _panel(along, across, gaps, rho, position, end, work, sums)
+            error = _panel(along, across, gaps, rho, position, end, work, node_values, sums)
             n_panels += 1
             middle = 0.5 * (position + end)
             found = elsewhere + total[0, 0] + sums[0, 0]
@@ -236,7 +243,9 @@ def sliced_polyhedron(
                         position += frame[s] * (corner - nearest[s])
                     breaks[n_breaks] = position
                     n_breaks += 1
-    breaks = _distinct(np.sort(breaks[:n_breaks]))
+    breaks = breaks[:n_breaks]
+    sort(breaks)
+    breaks = _distinct(breaks)
     log_scale = -0.5 * rho * rho - LOG_SQRT_2PI
     tolerance = math.exp(min(0.0, log_tolerance - log_scale))
     total = np.empty((4, 4))
