@@ -380,3 +380,10 @@ def test_boundaries_that_nearly_are_equal_and_nearly_meet_in_one_point(
             scales = map_scales(partition.maps, regions, points)
             differences = np.abs(values - network.forward(points)).max(axis=1)
             assert np.all(differences <= MAP_ACCURACY * scales), (seed, scale)
+
+
+@pytest.mark.parametrize("seed", [511, 690, 808, 848])
+def test_where_cutting_fails_boundaries_are_moved(seed: int) -> None:
+    network, _ = nearly_concurrent(3, 2, seed)
+    masses = prior_masses(build_partition(network).cells, 3)
+    assert masses.sum() == pytest.approx(1.0, abs=TOTAL_MASS_ACCURACY)
