@@ -25,7 +25,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KernelDensity
 
-from skdgn import PiecewiseAffineDGN, _fitting
+from skdgn import PiecewiseAffineDGN
+from skdgn._fit import network_fit as _fitting
 from skdgn.datasets import make_noisy_circle, make_spiral, make_wave
 
 Floats = NDArray[np.float64]

@@ -19,7 +19,7 @@ import numpy as np
 from numba.core import event
 from sklearn.exceptions import ConvergenceWarning
 
-from skdgn.estimator import PiecewiseAffineDGN
+from skdgn._estimators import PiecewiseAffineDGN
 
 __all__ = ["compile_ahead", "main"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._random import random_source
+from skdgn._runtime import random_source
 
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from skdgn._network import ACTIVATIONS, Activation, Network
-from skdgn._partition import Partition
+from skdgn._network.network import ACTIVATIONS, Activation, Network
+from skdgn._partition.enumeration import Partition
 
 NEGATIVE_SLOPE = 0.1
 

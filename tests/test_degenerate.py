@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdgn._batches import Workers
-from skdgn._model import Model
-from skdgn._network import ACTIVATIONS, AffineMaps, Network
-from skdgn._noise import Noise
-from skdgn._partition import Partition, build_partition
-from skdgn._posterior import log_density
-from skdgn._visits import Visitor
+from skdgn._network.network import ACTIVATIONS, AffineMaps, Network
+from skdgn._noise.gaussian import Noise
+from skdgn._partition.enumeration import Partition, build_partition
+from skdgn._posterior.model import Model
+from skdgn._posterior.posterior import log_density
+from skdgn._posterior.visits import Visitor
+from skdgn._runtime.workers import Workers
 from tests.networks import make_network, nearly_concurrent
 from tests.reference.latent_integral import integrate_over_latent_space
 

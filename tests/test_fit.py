@@ -13,11 +13,12 @@ from sklearn.decomposition import PCA, FactorAnalysis
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
-import skdgn._fitting
-from skdgn import PiecewiseAffineDGN, _em
-from skdgn._fitting import Scaling
-from skdgn._partition import TooManyRegionsError
-from skdgn._rows import merge_duplicates
+import skdgn._fit.network_fit
+from skdgn import PiecewiseAffineDGN
+from skdgn._fit import em as _em
+from skdgn._fit.network_fit import Scaling
+from skdgn._partition.enumeration import TooManyRegionsError
+from skdgn._runtime.tables import merge_duplicates
 from skdgn.datasets import make_noisy_circle
 
 ignore_few_iterations = pytest.mark.filterwarnings(
@@ -312,7 +313,7 @@ def test_awkward_rows_are_fitted(kind, covariance_type):
     ],
 )
 def test_too_many_regions_are_refused(parameters, message, circle, monkeypatch):
-    monkeypatch.setattr(skdgn._fitting, "MOST_REGIONS", 1000)
+    monkeypatch.setattr(skdgn._fit.network_fit, "MOST_REGIONS", 1000)
     with pytest.raises(TooManyRegionsError, match=message):
         PiecewiseAffineDGN(**parameters, init_params="pca", random_state=0).fit(circle[:30])
 
@@ -321,7 +322,7 @@ def test_a_first_layer_with_too_many_regions_is_refused_before_any_work(circle, 
     def never(*_: object) -> None:
         raise AssertionError("no start should have been looked for")
 
-    monkeypatch.setattr(skdgn._fitting, "_best_start", never)
+    monkeypatch.setattr(skdgn._fit.network_fit, "_best_start", never)
     with pytest.raises(TooManyRegionsError, match="n_components=3"):
         PiecewiseAffineDGN(3, hidden_layer_sizes=(200,)).fit(circle)
 
@@ -372,7 +373,7 @@ def test_more_starts_are_never_worse(circle, monkeypatch):
         bounds.append(progress.state.lower_bound)
         return progress
 
-    monkeypatch.setattr(skdgn._fitting, "run_em", recorded)
+    monkeypatch.setattr(skdgn._fit.network_fit, "run_em", recorded)
     model = PiecewiseAffineDGN(
         hidden_layer_sizes=(4,), init_params="random", n_init=3, max_iter=10, random_state=0
     ).fit(circle)

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from sklearn import config_context
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._floors import at_floor, bound_below, warranted_variances
+from skdgn._noise.floors import at_floor, bound_below, warranted_variances
 
 
 def floor_of(values: list[float], n_rows: int | None = None) -> float:

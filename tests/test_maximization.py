@@ -7,14 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skdgn import _maximization, _penalization
-from skdgn._batches import Workers
-from skdgn._em import Problem, State
-from skdgn._maximization import GaussNewtonSystem, gradient, linearize, maximize_noise
-from skdgn._network import Network
-from skdgn._noise import COVARIANCE_TYPES, Noise
-from skdgn._penalization import PenalizedSystem
-from skdgn._priors import PRIORS, WeightPrior
+from skdgn._fit import maximization as _maximization
+from skdgn._fit import penalization as _penalization
+from skdgn._fit.em import Problem, State
+from skdgn._fit.maximization import GaussNewtonSystem, gradient, linearize, maximize_noise
+from skdgn._fit.penalization import PenalizedSystem
+from skdgn._fit.weight_priors import PRIORS, WeightPrior
+from skdgn._network.network import Network
+from skdgn._noise.gaussian import COVARIANCE_TYPES, Noise
+from skdgn._runtime.workers import Workers
 from tests.networks import random_network
 
 FLAT = WeightPrior(None, 1.0, np.ones(3))

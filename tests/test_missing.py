@@ -13,14 +13,14 @@ from scipy.stats import kstest, multivariate_normal, norm
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._batches import Workers
-from skdgn._em import Problem
-from skdgn._maximization import gradient, linearize, maximize_noise
-from skdgn._network import Activation, Network
-from skdgn._noise import COVARIANCE_TYPES, Noise
-from skdgn._partition import build_partition
-from skdgn._priors import PRIORS, WeightPrior
-from skdgn._visits import Visitor
+from skdgn._fit.em import Problem
+from skdgn._fit.maximization import gradient, linearize, maximize_noise
+from skdgn._fit.weight_priors import PRIORS, WeightPrior
+from skdgn._network.network import Activation, Network
+from skdgn._noise.gaussian import COVARIANCE_TYPES, Noise
+from skdgn._partition.enumeration import build_partition
+from skdgn._posterior.visits import Visitor
+from skdgn._runtime.workers import Workers
 from tests.networks import random_network, replace_layer
 from tests.reference import quadrature
 

@@ -14,19 +14,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdgn import DGNMixture, PiecewiseAffineDGN, _mixture_fitting
-from skdgn._batches import Workers
-from skdgn._floors import bound_below
-from skdgn._mixture_starts import analyze_factors, split_covariance, write_linear_network
-from skdgn._model import Model
-from skdgn._network import ACTIVATIONS, Activation
-from skdgn._network_mixtures import (
-    MixtureProblem,
-    NetworkVisits,
-    log_density_bounds,
-    log_of,
-)
-from skdgn._random import draw_seed
+from skdgn import DGNMixture, PiecewiseAffineDGN
+from skdgn._fit import mixture_fit as _mixture_fitting
+from skdgn._fit.mixture_em import MixtureProblem, NetworkVisits, log_density_bounds, log_of
+from skdgn._fit.mixture_starts import analyze_factors, split_covariance, write_linear_network
+from skdgn._network.network import ACTIVATIONS, Activation
+from skdgn._noise.floors import bound_below
+from skdgn._posterior.model import Model
+from skdgn._runtime.seeds import draw_seed
+from skdgn._runtime.workers import Workers
 from tests.reference.factor_analyzers import FactorAnalyzers
 
 pytestmark = [

@@ -9,7 +9,7 @@ import scipy.stats
 from sklearn.covariance import oas
 
 from skdgn import DGNMixture, PiecewiseAffineDGN
-from skdgn._noise_priors import (
+from skdgn._fit.noise_priors import (
     NoisePrior,
     _evidence_diagonal,
     _evidence_full,

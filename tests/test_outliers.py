@@ -16,10 +16,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdgn import outliers
+from skdgn._estimators import outliers as outliers
+from skdgn._estimators.network import PiecewiseAffineDGN
+from skdgn._estimators.outliers import DGNOutlierDetector
 from skdgn.datasets import make_noisy_circle
-from skdgn.estimator import PiecewiseAffineDGN
-from skdgn.outliers import DGNOutlierDetector
 
 # The default's 16 units and 200 iterations are not made for tables this small.
 pytestmark = pytest.mark.filterwarnings(

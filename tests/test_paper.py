@@ -15,12 +15,12 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._batches import Workers
-from skdgn._em import Problem, State
-from skdgn._maximization import affine_maps, gradient, linearize, maximize_noise
-from skdgn._network import Network
-from skdgn._noise import Noise
-from skdgn._priors import WeightPrior
+from skdgn._fit.em import Problem, State
+from skdgn._fit.maximization import affine_maps, gradient, linearize, maximize_noise
+from skdgn._fit.weight_priors import WeightPrior
+from skdgn._network.network import Network
+from skdgn._noise.gaussian import Noise
+from skdgn._runtime.workers import Workers
 from tests.networks import random_network
 from tests.reference.simplices import integrate
 

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from skdgn._network import ACTIVATIONS, AffineMaps, Network
-from skdgn._partition import Partition, build_partition
+from skdgn._network.network import ACTIVATIONS, AffineMaps, Network
+from skdgn._partition.enumeration import Partition, build_partition
 from tests.cells.helpers import prior_masses
 from tests.networks import (
     DEGENERATE,

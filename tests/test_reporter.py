@@ -14,22 +14,22 @@ import numba
 import numpy as np
 import pytest
 
-import skdgn._fitting
-import skdgn._reporter
+import skdgn._fit.network_fit
+import skdgn._runtime.reporter
 from skdgn import PiecewiseAffineDGN
-from skdgn._batches import MOST_ROWS, Workers
-from skdgn._em import Problem, State
-from skdgn._reporter import Reporter
+from skdgn._fit.em import Problem, State
+from skdgn._runtime.reporter import Reporter
+from skdgn._runtime.workers import MOST_ROWS, Workers
 from skdgn.datasets import make_noisy_circle
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything takes long."""
-    monkeypatch.setattr(skdgn._reporter, "_WORTH_MENTIONING", 0.0)
-    monkeypatch.setattr(skdgn._reporter, "_WRITTEN_EVERY", 0.0)
-    monkeypatch.setattr(skdgn._reporter, "_REWRITTEN_EVERY", 0.0)
-    monkeypatch.setattr(skdgn._reporter, "_SHARE_OF_TIME", 0.0)
+    monkeypatch.setattr(skdgn._runtime.reporter, "_WORTH_MENTIONING", 0.0)
+    monkeypatch.setattr(skdgn._runtime.reporter, "_WRITTEN_EVERY", 0.0)
+    monkeypatch.setattr(skdgn._runtime.reporter, "_REWRITTEN_EVERY", 0.0)
+    monkeypatch.setattr(skdgn._runtime.reporter, "_SHARE_OF_TIME", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -133,11 +133,11 @@ def compile_something(module: str) -> None:
 def test_the_compiler_is_announced_once_unless_silence_is_asked_for(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(skdgn._reporter._NOTICE, "is_due", True)
+    monkeypatch.setattr(skdgn._runtime.reporter._NOTICE, "is_due", True)
     Reporter(-1)
     compile_something("skdgn.somewhere")
     assert caplog.records == []
-    monkeypatch.setattr(skdgn._reporter._NOTICE, "is_due", True)
+    monkeypatch.setattr(skdgn._runtime.reporter._NOTICE, "is_due", True)
     compile_something("elsewhere")  # another package's functions are its own business
     assert caplog.records == []
     for _ in range(2):
@@ -163,7 +163,7 @@ def test_long_fits_are_foretold_once(
     with caplog.at_level(logging.INFO, logger="skdgn"):
         model.fit(make_noisy_circle(100, random_state=0))
         assert caplog.records == []
-        monkeypatch.setattr(skdgn._fitting, "_LONG_ITERATION", 0.0)
+        monkeypatch.setattr(skdgn._fit.network_fit, "_LONG_ITERATION", 0.0)
         model.fit(make_noisy_circle(100, random_state=0))
     if verbose < 0:
         assert caplog.records == []
@@ -184,7 +184,7 @@ def test_warm_starts_are_foretold(
     X = make_noisy_circle(100, random_state=0)
     model = PiecewiseAffineDGN(hidden_layer_sizes=(4,), tol=0.1, warm_start=True, random_state=0)
     model.fit(X)
-    monkeypatch.setattr(skdgn._fitting, "_LONG_ITERATION", 0.0)
+    monkeypatch.setattr(skdgn._fit.network_fit, "_LONG_ITERATION", 0.0)
     with caplog.at_level(logging.INFO, logger="skdgn"):
         model.fit(X)
     (record,) = caplog.records

@@ -19,7 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skdgn
-from skdgn import PiecewiseAffineDGN, _sklearn
+from skdgn import PiecewiseAffineDGN
+from skdgn._estimators import sklearn_parts as _sklearn
 from skdgn.datasets import make_noisy_circle
 
 pytestmark = [
@@ -106,7 +107,7 @@ def test_stored_models_score_the_same(model, circle, tmp_path):
     skops.io.dump(model, tmp_path / "model.skops")
     unknown = skops.io.get_untrusted_types(file=tmp_path / "model.skops")
     # Nothing but the estimator itself has to be trusted.
-    assert unknown == ["skdgn.estimator.PiecewiseAffineDGN"]
+    assert unknown == ["skdgn._estimators.network.PiecewiseAffineDGN"]
     for restored in (
         pickle.loads(pickle.dumps(model)),
         joblib.load(tmp_path / "model.joblib"),

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from skdgn._network import Network
-from skdgn.estimator import PiecewiseAffineDGN
+from skdgn._estimators.network import PiecewiseAffineDGN
+from skdgn._network.network import Network
 from tests.networks import random_network
 
 VARIANCE = 0.3

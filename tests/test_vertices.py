@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from skdgn._network import Activation, Network
-from skdgn._partition import Partition, build_partition
-from skdgn._vertices import Vertices
+from skdgn._network.network import Activation, Network
+from skdgn._partition.enumeration import Partition, build_partition
+from skdgn._partition.vertices import Vertices
 from tests.networks import nearly_concurrent, random_network
 
 # cddlib computes in double precision, by a few pivots.

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from skdgn._network import ACTIVATIONS, Activation, Network
-from skdgn._noise import Noise
-from skdgn._partition import Partition, build_partition
-from skdgn._visits import Visitor, Visits
+from skdgn._network.network import ACTIVATIONS, Activation, Network
+from skdgn._noise.gaussian import Noise
+from skdgn._partition.enumeration import Partition, build_partition
+from skdgn._posterior.visits import Visitor, Visits
 from tests.cells.helpers import integrate_cells
 from tests.line_posterior import line_posterior
 from tests.networks import DEGENERATE, random_architecture, random_network

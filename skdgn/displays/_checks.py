@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skdgn._checks import index_of_feature
-from skdgn._network import Floats
+from skdgn._estimators import ExactDensity, PiecewiseAffineDGN, SumOfDensities, index_of_feature
 from skdgn._posterior import Posterior
-from skdgn.density import ExactDensity, SumOfDensities
-from skdgn.estimator import PiecewiseAffineDGN
+from skdgn._runtime import Floats
 
 
 def check_network(estimator: Any) -> PiecewiseAffineDGN:

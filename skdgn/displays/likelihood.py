@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdgn._network import Floats
-from skdgn.density import SumOfDensities, check_density
+from skdgn._estimators import SumOfDensities, check_density
+from skdgn._runtime import Floats
 from skdgn.displays._canvas import choose_axes, merge_style, require_matplotlib
 
 if TYPE_CHECKING:

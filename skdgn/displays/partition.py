@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdgn._network import Floats
+from skdgn._runtime import Floats
 from skdgn.displays._canvas import choose_axes, merge_style, require_matplotlib
 from skdgn.displays._checks import (
     check_drawable,

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from skdgn._network import Floats
+from skdgn._runtime import Floats
 from skdgn.displays._canvas import require_matplotlib
 
 

@@ -15,16 +15,16 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdgn._checks import check_hidden_layer_sizes
-from skdgn._documentation import DocumentedMixin
-from skdgn._jit import LOG_SQRT_2PI
-from skdgn._network import Floats, Network
+from skdgn._estimators import (
+    DocumentedMixin,
+    Interval,
+    PiecewiseAffineDGN,
+    check_hidden_layer_sizes,
+    fit_context,
+)
+from skdgn._network import Network, import_torch, read_decoder, to_array, write_decoder
 from skdgn._noise import Noise
-from skdgn._random import draw_seed
-from skdgn._sklearn import Interval, fit_context
-from skdgn._torch import import_torch, read_decoder, to_array, write_decoder
-from skdgn._versions import VersionedMixin
-from skdgn.estimator import PiecewiseAffineDGN
+from skdgn._runtime import LOG_SQRT_2PI, Floats, VersionedMixin, draw_seed
 
 
 class Epoch(NamedTuple):

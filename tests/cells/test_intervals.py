@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from skdgn._cells import Cells
-from skdgn._cells.intervals import _FAR, Intervals, gaussian_integrals
-from skdgn._cells.quadrature import LONG_RANGE, NEGLIGIBLE_EXPONENT, SHORT_RANGE
+from skdgn._geometry.interface import Cells
+from skdgn._geometry.intervals import _FAR, Intervals, gaussian_integrals
+from skdgn._geometry.quadrature import LONG_RANGE, NEGLIGIBLE_EXPONENT, SHORT_RANGE
 from tests.cells.helpers import Integral, combine, cut, integrate
 from tests.reference import masses
 

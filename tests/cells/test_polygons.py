@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdgn._cells import Cells
-from skdgn._cells.boundaries import nearest_point, sliced_polygon
-from skdgn._cells.polygons import Polygons
+from skdgn._geometry.boundaries import nearest_point, sliced_polygon
+from skdgn._geometry.interface import Cells
+from skdgn._geometry.polygons import Polygons
 from tests.cells.helpers import Integral, cell_from_halfspaces, combine, cut, integrate
 from tests.reference import masses
 

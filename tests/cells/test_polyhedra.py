@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from skdgn._cells import integrate_gaussian, whole_space
-from skdgn._cells.flags import flag_polyhedron, nearest_in_polyhedron
-from skdgn._cells.sections import sliced_polyhedron
-from skdgn._partition import build_partition
+from skdgn._geometry.flags import flag_polyhedron, nearest_in_polyhedron
+from skdgn._geometry.integrals import integrate_gaussian
+from skdgn._geometry.kinds import whole_space
+from skdgn._geometry.sections import sliced_polyhedron
+from skdgn._partition.enumeration import build_partition
 from tests.cells.helpers import cell_from_halfspaces, combine, cut, integrate
 from tests.networks import random_network
 from tests.reference import masses, simplices

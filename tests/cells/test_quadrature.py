@@ -6,7 +6,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from skdgn._cells import quadrature
+from skdgn._geometry import quadrature
 
 # Sums of fifteen products of numbers with sixteen digits.
 ROUNDING = 2e-15
