@@ -60,14 +60,14 @@ N_GAUSSIANS = {"full": (1, 2, 3, 4, 6, 8, 12, 16, 20, 32), "diag": (2, 4, 8, 16,
 MOST_NETWORKS = 128
 BANDWIDTHS = tuple(np.geomspace(0.03, 2.0, 20).round(4).tolist())
 # Latent dimensions, hidden layers and noise, the most promising first.
-SINGLE_SIZES = ((1, (16,), "full"), (1, (16,), "diag"), (2, (8,), "full"))
+SINGLE_SIZES = ((1, (16,), "full"), (1, (16,), "diag"))
 # Latent dimensions, hidden layers, noise, and how many networks there are for each of the Gaussians
 # of this type that validation likes best: networks bend.  Without hidden layers, a mixture of them
 # is one of Gaussians or of factor analyzers.
 MEMBER_SIZES = (
-    (3, (), "diag", 0.5),
     (1, (), "full", 1.0),
     (1, (4,), "full", 0.5),
+    (3, (), "diag", 0.5),
     (1, (4,), "diag", 0.25),
 )
 
