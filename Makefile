@@ -12,23 +12,25 @@ SOURCE_HASH := import hashlib, pathlib; \
 	files = sorted(pathlib.Path("skdgn").rglob("*.py")); \
 	content = b"".join(f.as_posix().encode() + f.read_bytes() for f in files); \
 	print(hashlib.sha256(content).hexdigest()[:16])
-arrays bench demo docs figures test: export NUMBA_CACHE_DIR = \
+arrays bench demo docs figures test test-all: export NUMBA_CACHE_DIR = \
 	$(CURDIR)/.numba_cache/$(shell $(PYTHON) -c '$(SOURCE_HASH)')
 
 HAS_TORCH = $(PY) -c 'import importlib.util as u; print("yes" if u.find_spec("torch") else "")'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two targets must not install into one environment at the same time
-.PHONY: arrays bench clean demo docs figures help lint test widths
+.PHONY: arrays bench clean demo docs figures help lint test test-all widths
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.stamp-plot ## run examples/plot_demo.py
 	$(PY) examples/plot_demo.py
 
 test: $(VENV)/.stamp-test ## run tests and doctests, with coverage
 	$(if $(shell $(HAS_TORCH)),,UNTESTED_FOLDER=skdgn) $(PY) -m pytest -n 2 --cov
+
+test-all: $(VENV)/.stamp-extras test ## the same with every extra installed first
 
 arrays: $(VENV)/.stamp-test ## run scikit-learn's array API checks, which need SciPy's switched on
 	SCIPY_ARRAY_API=1 $(PY) -m pytest -k check_array_api tests/test_*.py
@@ -39,7 +41,7 @@ lint: $(VENV)/.stamp-lint ## check style, types and the direction of imports
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports --no-logo
 
-bench: $(VENV)/.stamp-plot ## run the benchmarks
+bench: $(VENV)/.stamp-test ## run the benchmarks
 	$(PY) benchmarks/run.py
 
 figures: $(VENV)/.stamp-plot ## print the figures of README.md
@@ -73,6 +75,11 @@ $(VENV)/.stamp-plot: pyproject.toml $(VENV)/.stamp-pip
 
 $(VENV)/.stamp-lint: pyproject.toml $(VENV)/.stamp-pip
 	$(PIP_INSTALL) --editable ".[plot]" --group lint
+	@touch $@
+
+# This version of PyTorch is a build for the CPU, of a reasonable size.
+$(VENV)/.stamp-extras: pyproject.toml $(VENV)/.stamp-test
+	$(PIP_INSTALL) --editable ".[cdd,dask,plot,torch]" torch==2.13.0
 	@touch $@
 
 $(VENV)/.stamp-%: pyproject.toml $(VENV)/.stamp-pip

@@ -3,7 +3,7 @@
     python benchmarks/compare.py
 
 Breast cancer (scikit-learn's: 569 rows, 30 features) and a noisy spiral (1,000 rows, 2 features),
-both standardised, a third of the rows held out.  Everybody's size is chosen by cross-validated
+both standardized, a third of the rows held out.  Everybody's size is chosen by cross-validated
 likelihood on the other two thirds.  Seconds are processor time on one thread: one fit at that
 size, and `score_samples` of 1,000 rows; kernels were compiled before.
 """

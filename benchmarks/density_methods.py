@@ -6,13 +6,16 @@ every fifth is held out once); and fitted to all of it and judged by its BIC, wh
 (`bic`).  The fits of the winners to all of the training part are scored on the test part.
 Everything else is left at its default, ours and theirs.
 
-Ensembles are averages of densities, of as many members, fitted to bootstrap samples.  Members have
-the size that validation chose for a single model.
+Ensembles are averages of densities, of as many members, fitted to bootstrap samples.  Members take
+turns with the three sizes that validation likes best for a single model.  The last member of ours
+is one Gaussian, for samples that are far from what all others have seen; samples that a member has
+not seen tell how much it counts (``weights="stacked"``).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 import warnings
@@ -45,7 +48,8 @@ ENSEMBLE = "DGNEnsemble"
 METHODS = (*THEIRS, BAGGED, *OURS, ENSEMBLE)
 # Ensembles, and whose sizes their members have.
 MEMBERS = {BAGGED: "GaussianMixture", ENSEMBLE: "DGNMixture"}
-N_MEMBERS = 5
+N_MEMBERS = 6
+N_MEMBER_SIZES = 3
 N_FOLDS = 5
 # With fewer rows, all of the folds are held out once.
 FEWEST_ROWS = 500
@@ -53,41 +57,32 @@ FEWEST_ROWS = 500
 SEARCH_SECONDS = 20.0
 
 N_GAUSSIANS = {"full": (1, 2, 3, 4, 6, 8, 12, 16, 20, 32), "diag": (2, 4, 8, 16, 32, 64)}
-MOST_NETWORKS = 32
+MOST_NETWORKS = 128
 BANDWIDTHS = tuple(np.geomspace(0.03, 2.0, 20).round(4).tolist())
 # Latent dimensions, hidden layers and noise, the most promising first.
-SINGLE_SIZES = (
-    (1, (16,), "full"),
-    (1, (32,), "full"),
-    (1, (8,), "full"),
-    (2, (8,), "full"),
-    (2, (16,), "diag"),
-    (1, (16,), "diag"),
+SINGLE_SIZES = ((1, (16,), "full"), (1, (16,), "diag"))
+# Latent dimensions, hidden layers, noise, and how many networks there are for each of the Gaussians
+# of this type that validation likes best: networks bend.  Without hidden layers, a mixture of them
+# is one of Gaussians or of factor analyzers.
+MEMBER_SIZES = (
+    (1, (), "full", 1.0),
+    (1, (4,), "full", 0.5),
+    (3, (), "diag", 0.5),
+    (1, (4,), "diag", 0.25),
 )
-# Latent dimensions, hidden layers, and how many networks there are for each of the Gaussians of
-# this type that validation likes best: networks bend.  Without hidden layers, a mixture of them is
-# one of Gaussians or of factor analyzers.
-MEMBER_SIZES = {
-    "full": ((1, (4,), 0.5), (1, (), 1.0), (1, (4,), 1.0), (1, (2,), 1.0), (1, (), 0.5)),
-    "diag": ((1, (4,), 0.5), (2, (), 1.0), (2, (4,), 0.5), (1, (4,), 1.0), (1, (), 1.0)),
-}
 
 
 class BaggedGaussianMixture:
     """The average of Gaussian mixtures, each fitted to a bootstrap sample."""
 
-    def __init__(self, n_estimators: int, random_state: int, **parameters: Any) -> None:
-        self.n_estimators = n_estimators
+    def __init__(self, members: list[GaussianMixture], random_state: int) -> None:
+        self.members = members
         self.random_state = random_state
-        self.parameters = parameters
 
     def fit(self, X: Floats) -> BaggedGaussianMixture:
         """Fit all members."""
         rng = np.random.default_rng(self.random_state)
-        self.estimators_ = [
-            GaussianMixture(random_state=seed, **self.parameters).fit(rng.choice(X, len(X)))
-            for seed in range(self.n_estimators)
-        ]
+        self.estimators_ = [member.fit(rng.choice(X, len(X))) for member in self.members]
         return self
 
     def score_samples(self, X: Floats) -> Floats:
@@ -101,10 +96,16 @@ def is_at_hand(method: str) -> bool:
     return method not in (*OURS, ENSEMBLE) or hasattr(skdgn, method)
 
 
-def candidates(method: str, n_rows: int, results: dict[str, Result]) -> Iterator[Parameters]:
-    """List what is tried on so many rows, given the results of other methods."""
+def candidates(
+    method: str,
+    n_rows: int,
+    results: dict[str, Result],
+    trials: list[dict[str, Any]],
+) -> Iterator[Parameters]:
+    """List what is tried on so many rows, given the results of other methods and its own so far."""
     if method in MEMBERS:
-        yield results[MEMBERS[method]]["validation"]["parameters"]
+        ranked = sorted(results[MEMBERS[method]]["trials"], key=lambda trial: -trial["validation"])
+        yield {"members": [trial["parameters"] for trial in ranked[:N_MEMBER_SIZES]]}
     elif method == "GaussianMixture":
         for covariance_type, numbers in N_GAUSSIANS.items():
             for n_components in numbers:
@@ -121,15 +122,30 @@ def candidates(method: str, n_rows: int, results: dict[str, Result]) -> Iterator
         for size in SINGLE_SIZES:
             yield network_parameters(*size)
     else:
-        # The type that Gaussians prefer comes first.
-        gaussians = results["GaussianMixture"]
-        first = gaussians["validation"]["parameters"]["covariance_type"]
-        for covariance_type in sorted(MEMBER_SIZES, key=lambda kind: kind != first):
-            number = best_number(gaussians, covariance_type)
-            for n_components, widths, share in MEMBER_SIZES[covariance_type]:
-                network = network_parameters(n_components, widths, covariance_type)
-                n_networks = max(1, min(round(share * number), MOST_NETWORKS))
-                yield {"n_networks": n_networks, "estimator": network}
+        yield from mixture_candidates(results["GaussianMixture"], trials)
+
+
+def mixture_candidates(gaussians: Result, trials: list[dict[str, Any]]) -> Iterator[Parameters]:
+    """List mixtures of networks: first some like the best Gaussians, then some like the best."""
+    for *size, share in MEMBER_SIZES:
+        network = network_parameters(*size)
+        number = best_number(gaussians, network["covariance_type"])
+        n_networks = max(1, min(round(share * number), MOST_NETWORKS))
+        yield {"n_networks": n_networks, "estimator": network}
+    # More networks as long as these are better, then fewer.
+    for factor in (2.0, 0.5):
+        while True:
+            best = best_trial(trials)["parameters"]
+            trial = best | {"n_networks": round(factor * best["n_networks"])}
+            is_known = any(trial == known["parameters"] for known in trials)
+            if is_known or not 1 <= trial["n_networks"] <= MOST_NETWORKS:
+                break
+            yield trial
+
+
+def best_trial(trials: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the one that validation likes best."""
+    return max(trials, key=lambda trial: trial["validation"])
 
 
 def network_parameters(
@@ -150,19 +166,21 @@ def best_number(result: Result, covariance_type: str) -> int:
         for trial in result["trials"]
         if trial["parameters"]["covariance_type"] == covariance_type
     ]
-    return int(max(trials, key=lambda trial: trial["validation"])["parameters"]["n_components"])
+    return int(best_trial(trials)["parameters"]["n_components"])
 
 
 def make(method: str, parameters: Parameters, seed: int, n_members: int) -> Any:
     """Make an estimator; parameters of an ensemble are those of its members."""
-    if method == BAGGED:
-        return BaggedGaussianMixture(n_members, seed, **parameters)
-    if method == ENSEMBLE:
-        member = make(MEMBERS[method], parameters, seed, n_members)
-        return skdgn.DGNEnsemble(member, n_members, random_state=seed)
+    if method in MEMBERS:
+        sizes = itertools.islice(itertools.cycle(parameters["members"]), n_members)
+        members = [make(MEMBERS[method], size, seed + k, 0) for k, size in enumerate(sizes)]
+        if method == BAGGED:
+            return BaggedGaussianMixture(members, random_state=seed)
+        members[-1] = make("PiecewiseAffineDGN", network_parameters(1, (), "full"), seed, 0)
+        return skdgn.DGNEnsemble(members, weights="stacked", random_state=seed)
     if method == "DGNMixture":
         network = make("PiecewiseAffineDGN", parameters["estimator"], seed, n_members)
-        return skdgn.DGNMixture(network, parameters["n_networks"], random_state=seed)
+        return skdgn.DGNMixture(**(parameters | {"estimator": network}), random_state=seed)
     if method == "PiecewiseAffineDGN":
         return skdgn.PiecewiseAffineDGN(**parameters, random_state=seed)
     if method == "KernelDensity":
@@ -213,7 +231,7 @@ def run(
         warnings.simplefilter("ignore", ConvergenceWarning)
         # Published tables have ties; a density that gains by them loses elsewhere.
         warnings.filterwarnings("ignore", "The noise of feature")
-        for parameters in candidates(method, len(folds[0][0]), results):
+        for parameters in candidates(method, len(folds[0][0]), results, trials):
             trial: dict[str, Any] = {"parameters": parameters, "validation": None, "bic": None}
             try:
                 if method not in MEMBERS:
@@ -241,10 +259,21 @@ def run(
     result: Result = {"trials": trials, "seconds": time.process_time() - started}
     if method in MEMBERS:
         return result | {"validation": trials[0]}
-    result["validation"] = max(trials, key=lambda trial: trial["validation"])
+    result["validation"] = best_trial(trials)
     if trials[0]["bic"] is not None:
         result["bic"] = min(trials, key=lambda trial: trial["bic"])
     return result
+
+
+def compile_kernels() -> None:
+    """Fit a little of everything: what is compiled the first time is nobody's time."""
+    rows = np.random.default_rng(0).normal(size=(40, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for size in (*SINGLE_SIZES, *(size[:-1] for size in MEMBER_SIZES)):
+            network = skdgn.PiecewiseAffineDGN(**network_parameters(*size), max_iter=2)
+            skdgn.DGNMixture(network, 2, max_iter=2).fit(rows).score(rows)
+            network.fit(rows)
 
 
 class Task(NamedTuple):
@@ -258,6 +287,7 @@ class Task(NamedTuple):
         """Add the results of methods that have none."""
         results = dict(known)
         train, test = self.split()
+        compile_kernels()
         for method in options.methods:
             if is_at_hand(method) and method not in results:
                 results[method] = run(

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from skdgn._batches import Workers
-from skdgn._em import STEPS, Problem, State, run_em
-from skdgn._fitting import Scaling
-from skdgn._initialization import starting_network
-from skdgn._network import Activation, Network
-from skdgn._noise import Noise
-from skdgn._partition import TooManyRegionsError
-from skdgn._priors import WeightPrior
+from skdgn._fit.em import STEPS, Problem, State, run_em
+from skdgn._fit.initialization import starting_network
+from skdgn._fit.network_fit import Scaling
+from skdgn._fit.weight_priors import WeightPrior
+from skdgn._network.network import Activation, Network
+from skdgn._noise.gaussian import Noise
+from skdgn._partition.enumeration import TooManyRegionsError
+from skdgn._runtime.workers import Workers
 from skdgn.datasets import make_noisy_circle, make_wave
 
 N_STARTS = 5

@@ -1,6 +1,6 @@
 """Imputation error on six UCI tables, half of whose entries were removed at random.
 
-Tables are standardised, floor(n p / 2) entries removed uniformly, models fitted to what is left and
+Tables are standardized, floor(n p / 2) entries removed uniformly, models fitted to what is left and
 compared by their mean squared error on what was removed.  Nothing is chosen by what was removed:
 the size of our model is that of the lowest BIC on what is left; or nothing is chosen at all, and
 the conditional means of all sizes are averaged.  (A single model may explain an outlier by a latent
@@ -59,7 +59,7 @@ def load(name: str) -> np.ndarray | None:
 
 
 def remove_half(table: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Standardise; return the table with and without holes."""
+    """Standardize; return the table with and without holes."""
     table = (table - table.mean(axis=0)) / table.std(axis=0)
     holed = table.copy()
     chosen = np.random.default_rng(seed).choice(table.size, table.size // 2, replace=False)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from missing_cost import N_ROWS, missing_cost
 from scipy.special import log_ndtr, owens_t
 from threadpoolctl import threadpool_limits
 
-from skdgn._cells import simplices
-from skdgn._conditionals import condition
-from skdgn._network import Activation, Network
-from skdgn._noise import Noise
-from skdgn._partition import build_partition
-from skdgn._statistics import accumulate
-from skdgn._visits import Visitor
+from skdgn._fit.statistics import accumulate
+from skdgn._network.network import Activation, Network
+from skdgn._noise.gaussian import Noise
+from skdgn._partition.enumeration import build_partition
+from skdgn._posterior.conditionals import condition
+from skdgn._posterior.visits import Visitor
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the paper's route is with the tests
+from tests.reference import simplices
 
 REPEATS = 5
 

@@ -15,11 +15,11 @@ from collections.abc import Callable
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from skdgn._batches import Workers
-from skdgn._model import Model
-from skdgn._network import Activation, Network
-from skdgn._noise import Noise
-from skdgn._statistics import expect
+from skdgn._fit.statistics import expect
+from skdgn._network.network import Activation, Network
+from skdgn._noise.gaussian import Noise
+from skdgn._posterior.model import Model
+from skdgn._runtime.workers import Workers
 
 REPEATS = 3
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from skdgn._batches import Workers
-from skdgn._network import Network
-from skdgn._noise import Noise
-from skdgn._partition import build_partition
-from skdgn._statistics import expect
-from skdgn._visits import Visitor
+from skdgn._fit.statistics import expect
+from skdgn._network.network import Network
+from skdgn._noise.gaussian import Noise
+from skdgn._partition.enumeration import build_partition
+from skdgn._posterior.visits import Visitor
+from skdgn._runtime.workers import Workers
 
 N_ROWS = 2000
 # Enough features that every row can have holes of its own and still say where it comes from.

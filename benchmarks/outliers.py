@@ -36,8 +36,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import OneClassSVM
 
-from skdgn.estimator import PiecewiseAffineDGN
-from skdgn.outliers import DGNOutlierDetector
+from skdgn._estimators.network import PiecewiseAffineDGN
+from skdgn._estimators.outliers import DGNOutlierDetector
 
 FEWEST_ROWS = 1000
 # More rows of a table change little and cost much, ours and the vector machine's; all detectors

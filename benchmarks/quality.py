@@ -25,7 +25,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KernelDensity
 
-from skdgn import PiecewiseAffineDGN, _fitting
+from skdgn import PiecewiseAffineDGN
+from skdgn._fit import network_fit as _fitting
 from skdgn.datasets import make_noisy_circle, make_spiral, make_wave
 
 Floats = NDArray[np.float64]
@@ -215,7 +216,7 @@ def run_s_curve(seeds: int) -> Scores:
 def run_digits(seeds: int, **parameters: Any) -> Scores:
     """1,300 digits to fit, 497 to judge; the rival is spherical too.
 
-    Some pixels are constant: a full covariance would make of them whatever its regularisation says.
+    Some pixels are constant: a full covariance would make of them whatever its regularization says.
     """
     scores = Scores()
     digits = load_digits().data / 16.0

@@ -1,10 +1,10 @@
 """
-Anomalies: rows of low density
+Anomalies: samples of low density
 ==============================
 
-A row is abnormal where the density of normal rows is low.  Here the density is exact, however low
-it is, so that even distant outliers are ranked.  First a picture in two dimensions, then tables of
-scikit-learn, beside its own detectors.
+A sample is abnormal where the density of normal samples is low.  Here the density is exact, however
+low it is, so that even distant outliers are ranked.  First a picture in two dimensions, then tables
+of scikit-learn, beside its own detectors.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,7 @@ from skdgn import DGNOutlierDetector, PiecewiseAffineDGN
 from skdgn.datasets import make_spiral
 
 # %%
-# Normal rows lie along a spiral; five of a hundred may be called outliers.  ``score_samples`` is
+# Normal samples lie along a spiral; five of a hundred may be called outliers.  ``score_samples`` is
 # the log density, ``decision_function`` what it has above the threshold.
 
 X = make_spiral(600, noise=0.08, random_state=0)
@@ -36,10 +36,10 @@ print(f"spiral: {found} of 60 random points are outside")
 print("log densities far out:", *(f"{value:.4g}" for value in spiral.score_samples(far)))
 
 # %%
-# Three tables.  In each, some classes are normal: half of their rows train a detector, the other
+# Three tables.  In each, some classes are normal: half of their samples train a detector, the other
 # half is to be told from the remaining classes.  Nobody sees a label before the end: the width of
-# our network is chosen by BIC on the training rows.  Digits are reduced to the first ten principal
-# components of all rows, for all detectors alike.
+# our network is chosen by BIC on the training samples.  Digits are reduced to the first ten
+# principal components of all samples, for all detectors alike.
 
 
 def normal_and_abnormal(name):
@@ -98,7 +98,7 @@ for name in names:
 
 # %%
 # Three tables are no benchmark (``benchmarks/outliers.py`` has seventeen, and no detector is the
-# best on all of them).  What the density adds is a meaning: how improbable a row is.
+# best on all of them).  What the density adds is a meaning: how improbable a sample is.
 
 axis = np.linspace(-3.0, 3.0, 221)
 grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)

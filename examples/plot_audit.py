@@ -4,8 +4,8 @@ Auditing a variational autoencoder
 
 A variational autoencoder (VAE) is trained on a lower bound (ELBO) of its likelihood, and usually
 judged by it, too.  If its decoder is piecewise affine, nothing need be bounded or sampled: this
-example computes the exact likelihood of a trained VAE and how much of it the encoder loses, row by
-row, and why.
+example computes the exact likelihood of a trained VAE and how much of it the encoder loses, sample
+by sample, and why.
 """
 
 import matplotlib.pyplot as plt
@@ -36,7 +36,7 @@ vae = GaussianVAE(decoder, 0.1, learning_rate=0.005, max_iter=400, random_state=
 
 # %%
 # The audit.  The divergence KL(q || posterior) is what lies between likelihood and lower bound.  It
-# has two parts: what another Gaussian would have saved (amortisation: the encoder's fault), and
+# has two parts: what another Gaussian would have saved (amortization: the encoder's fault), and
 # what no Gaussian can save (the posterior is not one).
 
 rows = X[:400]
@@ -58,9 +58,9 @@ assert found.identity_error < 1e-8
 assert abs(deviation) < 3.0
 
 # %%
-# Where does it go wrong?  On the left of the figure, rows below the line are those whose bound says
-# little about their likelihood.  On the right is the row that no Gaussian serves well: where the
-# ends of the curve meet, two values of z explain it, and the encoder has to choose.
+# Where does it go wrong?  On the left of the figure, samples below the line are those whose bound
+# says little about their likelihood.  On the right is the sample that no Gaussian serves well:
+# where the ends of the curve meet, two values of z explain it, and the encoder has to choose.
 
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4.2), layout="constrained")
 found.plot((left, middle))

@@ -20,11 +20,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._batches import Workers
-from skdgn._em import Problem
-from skdgn._network import Activation, Network
-from skdgn._noise import Noise
-from skdgn._priors import WeightPrior
+from skdgn._fit.em import Problem
+from skdgn._fit.weight_priors import WeightPrior
+from skdgn._network.network import Activation, Network
+from skdgn._noise.gaussian import Noise
+from skdgn._runtime.workers import Workers
 from skdgn.datasets import make_noisy_circle
 
 X = make_noisy_circle(300, noise=0.05, random_state=0)

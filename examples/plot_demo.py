@@ -33,8 +33,8 @@ grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
 log_density = model.score_samples(grid).reshape(axis.size, axis.size)
 
 # %%
-# The posterior says which latent points explain a row.  One value may do, or two, or many: the
-# second row here has no second feature, the third is the middle of the circle.
+# The posterior says which latent points explain a sample.  One value may do, or two, or many: the
+# second sample here has no second feature, the third is the middle of the circle.
 
 rows = np.array([[0.6, 0.8], [0.6, np.nan], [0.0, 0.0]])
 labels = ("x = (0.6, 0.8)", "x = (0.6, missing)", "x = (0, 0)")
@@ -42,7 +42,7 @@ colors = ("tab:blue", "tab:orange", "tab:green")
 posterior_densities = np.exp(model.posterior(rows).log_density(latent))
 
 # %%
-# Everything in one picture.  The colour along the curve is the latent variable.
+# Everything in one picture.  The color along the curve is the latent variable.
 
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained")
 left.scatter(*X.T, s=4, color="0.7")
@@ -63,7 +63,7 @@ for row, label, color, density in zip(rows, labels, colors, posterior_densities,
     else:
         left.plot(*row, marker="*", color=color, markersize=14, markeredgecolor="white")
 right.scatter(latent[:, 0], np.full(latent.size, 1e-2), c=latent[:, 0], s=30, marker="s", zorder=3)
-right.set_xlabel("z, in the colours of the curve on the left")
+right.set_xlabel("z, in the colors of the curve on the left")
 right.set_yscale("log")
 right.set_ylim(1e-2, 200)
 right.set_title("exact posterior density p(z | x)")

@@ -21,9 +21,9 @@ from skdgn import (
 from skdgn.datasets import make_wave
 
 # %%
-# A network with one latent dimension, fitted to rows along a wave.  The likelihood never decreases
-# on the way, wherever the fit starts; the default start is close to the end already.  New rows tell
-# whether more units are better.
+# A network with one latent dimension, fitted to samples along a wave.  The likelihood never
+# decreases on the way, wherever the fit starts; the default start is close to the end already.  New
+# samples tell whether more units are better.
 
 X, X_new = make_wave(300, noise=0.15, random_state=0), make_wave(300, noise=0.15, random_state=1)
 fits = {
@@ -37,9 +37,9 @@ plt.title("fits, iteration by iteration")
 model = fits["6 hidden units, auto start"]
 
 # %%
-# **Cells.**  A hidden unit changes its behaviour at one point of the latent line, its border.
+# **Cells.**  A hidden unit changes its behavior at one point of the latent line, its border.
 # Between two borders the network is an affine function, so that it draws a curve with one straight
-# piece for each cell.  Colours are prior masses: how often a row comes from the cell.
+# piece for each cell.  Colors are prior masses: how often a sample comes from the cell.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
 cells = LatentPartitionDisplay.from_estimator(model, ax=left, cmap="viridis")
@@ -51,10 +51,10 @@ right.set(title="what the network makes of them", xlabel="feature 0", ylabel="fe
 limits = right.get_xlim(), right.get_ylim()
 
 # %%
-# **Density.**  Rows that come from one cell have a Gaussian latent variable, cut off at the cell's
-# borders, sent through an affine map, plus Gaussian noise.  Their density is a Gaussian times the
-# mass of another one between the borders: two factors in closed form.  All cells together add up to
-# the density of the model, and nothing is left out.
+# **Density.**  Samples that come from one cell have a Gaussian latent variable, cut off at the
+# cell's borders, sent through an affine map, plus Gaussian noise.  Their density is a Gaussian
+# times the mass of another one between the borders: two factors in closed form.  All cells together
+# add up to the density of the model, and nothing is left out.
 
 axes = [np.linspace(*limit, 150) for limit in limits]
 grid = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
@@ -85,7 +85,7 @@ DensityDisplay.from_estimator(model, X, features=1, ax=right)
 right.set_title("exact density of one, and a histogram of the rows")
 
 # %%
-# **Posterior.**  Which latent points explain a row?  In every cell a piece of a Gaussian does,
+# **Posterior.**  Which latent points explain a sample?  In every cell a piece of a Gaussian does,
 # and the pieces meet at the borders.  If a value is missing, several places may do.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", sharex=True)
@@ -125,8 +125,9 @@ right.set(xlabel="feature 0", ylabel="feature 1", zlabel="feature 2")
 
 # %%
 # Density and posterior are as exact as before.  Integrals over polygons are harder than those over
-# intervals, but none of them is sampled.  The second feature of the row is missing: two places, on
-# either side of the ridge, explain the other two.  The mean is between them, and explains nothing.
+# intervals, but none of them is sampled.  The second feature of the sample is missing: two places,
+# on either side of the ridge, explain the other two.  The mean is between them, and explains
+# nothing.
 
 row = np.array([[0.3, np.nan, -2.0]])
 figure, panels = plt.subplots(1, 3, figsize=(15, 4.2), layout="constrained")

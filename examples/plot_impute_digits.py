@@ -3,8 +3,8 @@ Digits with half their pixels gone
 ==================================
 
 The model is fitted to handwritten digits half of whose pixels were removed at random: it never sees
-a complete one.  New digits with other holes are then completed by the conditional mean, and by
-draws.
+a complete one.  New digits with other missing values are then completed by the conditional mean,
+and by draws.
 """
 
 import warnings
@@ -56,11 +56,11 @@ for name, imputed in imputers.items():
 # Before and after.
 
 figure, panels = plt.subplots(4, 12, figsize=(12, 4.4), layout="constrained")
-colours = plt.get_cmap("gray_r").with_extremes(bad="tab:orange")
+colors = plt.get_cmap("gray_r").with_extremes(bad="tab:orange")
 titles = ("holes", "mean", "draw", "truth")
 for row, (title, table) in enumerate(zip(titles, (test, means, draws, truth), strict=True)):
     for panel, image in zip(panels[row], table, strict=False):
-        panel.imshow(image.reshape(8, 8), cmap=colours, vmin=0.0, vmax=1.0)
+        panel.imshow(image.reshape(8, 8), cmap=colors, vmin=0.0, vmax=1.0)
         panel.set(xticks=[], yticks=[])
     panels[row, 0].set_ylabel(title)
 figure.savefig("impute_digits.png", dpi=120)

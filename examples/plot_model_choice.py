@@ -3,8 +3,8 @@ Choosing the size of a network by AIC and BIC
 =============================================
 
 The likelihood is exact, so the criteria of classical statistics apply: AIC and BIC weigh it against
-the number of identifiable parameters.  Here rows are drawn from a known network with four hidden
-units; which width do the criteria choose, and how many rows do they need for it?
+the number of identifiable parameters.  Here samples are drawn from a known network with four hidden
+units; which width do the criteria choose, and how many samples do they need for it?
 """
 
 import warnings
@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skdgn import PiecewiseAffineDGN
 
 # %%
-# The truth: a curve in three dimensions with four bends, and noise of deviation 0.4.
+# The truth: a curve in three dimensions with four bends, and noise of standard deviation 0.4.
 
 TRUE_WIDTH = 4
 BENDS = [1.2, 0.4, -0.3, -1.0]
@@ -50,7 +50,7 @@ def fit(X, width, activation):
 
 
 # %%
-# For several numbers of rows, networks of every width are fitted to three draws of the rows.
+# For several numbers of samples, networks of every width are fitted to three draws of the samples.
 # ``n_parameters_`` does not count what cannot be identified: a unit can be scaled if the next layer
 # is scaled back, so each hidden unit has one weight less than its matrices suggest.
 
@@ -71,7 +71,7 @@ for i, n_rows in enumerate(ROWS):
             criteria["test"][i, repeat, j] = best_score - model.score(X_test)
 
 # %%
-# What the choices cost: the mean log density of new rows, below that of the true network.
+# What the choices cost: the mean log density of new samples, below that of the true network.
 
 print("   rows  width by AIC  width by BIC  loss in nats: AIC    BIC  best width")
 for i, n_rows in enumerate(ROWS):
@@ -101,9 +101,10 @@ for width in (3, 4, 5, 6):
 
 # %%
 # The larger the sample, the surer the choice; its curves below are averages over the draws.  BIC
-# asks more of a unit than AIC, which shows in how steeply it rises beyond the truth.  Thirty rows
-# are too few for either: a network with 22 parameters can follow them nearly everywhere, and the
-# likelihood of the training rows is no guide any more.  (A prior on the weights helps there.)
+# asks more of a unit than AIC, which shows in how steeply it rises beyond the truth.  Thirty
+# samples are too few for either: a network with 22 parameters can follow them nearly everywhere,
+# and the likelihood of the training samples is no guide any more.  (A prior on the weights helps
+# there.)
 
 figure, panels = plt.subplots(1, 4, figsize=(15, 3.8), layout="constrained")
 X, regions = truth.sample(600, random_state=0)

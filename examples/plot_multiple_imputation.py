@@ -2,10 +2,10 @@
 Multiple imputation
 ===================
 
-A regression on a table with holes.  Filling in means makes the table look surer than it is, and
-standard errors come out too small; dropping incomplete rows wastes data.  Several completed tables,
-drawn from the exact conditional distribution of what is missing, carry the uncertainty along:
-Rubin's rules pool the regressions on them.
+A regression on a table with missing values.  Filling in means makes the table look surer than it
+is, and standard errors come out too small; dropping incomplete samples wastes data.  Several
+completed tables, drawn from the exact conditional distribution of what is missing, carry the
+uncertainty along: Rubin's rules pool the regressions on them.
 """
 
 import matplotlib.pyplot as plt
@@ -54,7 +54,7 @@ model.fit(holed)
 draws = model.impute(holed, method="sample", n_draws=N_DRAWS, random_state=0)
 
 # %%
-# Only the pooled estimate uses all rows and owns up to what it does not know.
+# Only the pooled estimate uses all samples and owns up to what it does not know.
 
 estimates = {
     "no value removed": regress(table),

@@ -4,22 +4,18 @@ The partition of latent space, step by step
 
 A network with piecewise-affine activations is affine on each cell of a partition of its latent
 space.  Here that partition is built as ``skdgn`` builds it, one hidden unit after the other; then
-as the paper [1]_ does it, by walking from cell to neighbouring cell; and one cell is cut into
+as the paper [1]_ does it, by walking from cell to neighboring cell; and one cell is cut into
 simplices, the paper's way to integrate a Gaussian over it.
 
 .. [1] R. Balestriero, S. Paris, R. G. Baraniuk, *Analytical Probability Distributions and
    EM-Learning for Deep Generative Networks*, 2020.
 """
 
-from fractions import Fraction
-
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.spatial import ConvexHull
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._cells.generators import find_generators, triangulate
-from skdgn._cells.simplices import integrate
 
 # %%
 # A random network with two latent dimensions and hidden layers of 5 and 4 units.  Without its last
@@ -124,7 +120,7 @@ partition = whole.partition_
 start_cell = int(partition.locate(inputs_of_units(np.zeros((1, 2))) > 0.0)[0])
 
 
-def neighbours(cell):
+def neighbors(cell):
     """The cells behind the edges of a cell that the window shows."""
     polygon = visible_part(partition.cells, cell)
     middles = 0.5 * (polygon + np.roll(polygon, -1, axis=0))
@@ -137,42 +133,48 @@ found = np.full(len(partition), -1)
 waiting, step = {start_cell}, 0
 while waiting:
     found[list(waiting)] = step
-    waiting = {cell for known in waiting for cell in neighbours(known) if found[cell] < 0}
+    waiting = {cell for known in waiting for cell in neighbors(known) if found[cell] < 0}
     step += 1
 seen = np.count_nonzero(found >= 0)
 print(f"the walk needs {step - 1} steps for the {seen} cells (of {len(partition)}) in the window")
 
 # %%
-# Now one cell is cut into simplices, here triangles.  Corners are found in exact arithmetic, as
-# generators of a cone with one dimension more: those of height zero are directions to infinity.
+# Now one cell is cut into simplices, here triangles.  Its corners are those that
+# ``partition_.vertices`` finds (with the extra ``cdd``): vertices, and for an unbounded cell rays,
+# which are corners at infinity.
 
 
 def cut(cell):
-    """Corners, directions to infinity, and the triangles between them, by their indices."""
-    start, normals, offsets = partition.cells.facets()
-    edges = slice(start[cell], start[cell + 1])
-    rows = np.column_stack([normals[edges], -offsets[edges]])
-    inequalities = [[Fraction(0), Fraction(0), Fraction(1)]]
-    inequalities += [[Fraction(x) for x in row] for row in rows.tolist()]
-    cone = find_generators(inequalities)
-    heights = np.array([float(Fraction(ray[2], max(map(abs, ray)))) for ray in cone.rays])
-    rays = [[float(Fraction(x, max(map(abs, ray)))) for x in ray[:2]] for ray in cone.rays]
-    points = np.array(rays) / np.where(heights > 0.0, heights, 1.0)[:, None]
-    simplices = triangulate(frozenset(range(len(points))), cone.walls)
-    return points, heights > 0.0, [sorted(simplex) for simplex in simplices]
+    """Corners, which of them are finite, and the triangles between them, by their indices."""
+    vertices, rays = partition.vertices(cell)
+    inside = vertices.mean(axis=0) + rays.sum(axis=0)
+    points = np.concatenate([vertices, rays])
+    finite = np.arange(len(points)) < len(vertices)
+    # Around the cell, beginning with a vertex.
+    directions = np.concatenate([vertices - inside, rays])
+    order = np.argsort(np.arctan2(directions[:, 1], directions[:, 0]))
+    order = np.roll(order, -np.argmax(finite[order]))
+    triangles = [[0, i, i + 1] for i in range(1, len(points) - 1)]
+    return points[order], finite[order], triangles
 
 
-def masses(cell):
-    """Prior mass of a cell by the fast route, by simplices, and of its corners' hull."""
-    start, normals, offsets = partition.cells.facets()
-    edges = slice(start[cell], start[cell + 1])
-    by_simplices = integrate(normals[edges], offsets[edges], np.zeros(2), np.eye(2)).mass
+# Nodes and weights on the unit square, folded into a triangle at its corner (0, 0).
+nodes, weights = np.polynomial.legendre.leggauss(40)
+shares = np.stack(np.meshgrid(0.5 + 0.5 * nodes, 0.5 + 0.5 * nodes), axis=-1).reshape(-1, 2)
+shares[:, 1] *= shares[:, 0]
+weights = 0.25 * np.outer(weights, weights).ravel() * shares[:, 0]
+
+
+def mass_of_hull(cell):
+    """Prior mass of the convex hull of a cell's vertices, triangle by triangle."""
     points, finite, _ = cut(cell)
-    hull = 0.0
-    if np.count_nonzero(finite) > 2:
-        lines = ConvexHull(points[finite]).equations
-        hull = integrate(-lines[:, :2], lines[:, 2], np.zeros(2), np.eye(2)).mass
-    return whole.weights_[cell], by_simplices, hull
+    apex, *others = points[finite]
+    mass = 0.0
+    for sides in np.stack([others[:-1], others[1:]], axis=1) - apex:
+        edges = np.stack([sides[0], sides[1] - sides[0]])
+        density = np.exp(-0.5 * ((apex + shares @ edges) ** 2).sum(axis=1)) / (2.0 * np.pi)
+        mass += abs(np.linalg.det(edges)) * weights @ density
+    return mass
 
 
 bounded = np.array([cut(cell)[1].all() for cell in range(len(partition))])
@@ -180,26 +182,26 @@ bounded = np.array([cut(cell)[1].all() for cell in range(len(partition))])
 
 def smallest_triangle(cell):
     """How well a cut can be seen: area of the smallest triangle, corners at infinity 3 away."""
-    points, finite, simplices = cut(cell)
-    if len(points) < 5 or np.abs(points[finite]).max() > 3.0:
+    points, finite, triangles = cut(cell)
+    if len(points) < (4 if finite.all() else 5) or np.abs(points[finite]).max() > 3.0:
         return 0.0
     drawn = np.where(finite[:, None], points, 3.0 * points)
-    return min(abs(np.linalg.det(drawn[simplex[1:]] - drawn[simplex[0]])) for simplex in simplices)
+    return min(abs(np.linalg.det(drawn[t[1:]] - drawn[t[0]])) for t in triangles)
 
 
 visible = np.array([smallest_triangle(cell) for cell in range(len(partition))])
 closed, opened = (int(np.argmax(np.where(kind, visible, -1.0))) for kind in (bounded, ~bounded))
-print("prior mass            fast route  by simplices  convex hull of the corners")
+print("prior mass            of the cell  of the convex hull of its vertices")
 for name, cell in (("bounded cell", closed), ("unbounded cell", opened)):
-    print("{:20s}  {:.8f}  {:.8f}    {:.8f}".format(name, *masses(cell)))
+    print(f"{name:20s}  {whole.weights_[cell]:.8f}   {mass_of_hull(cell):.8f}")
 print(f"unbounded cells: {np.count_nonzero(~bounded)} of {len(partition)}, with", end=" ")
 print(f"{whole.weights_[~bounded].sum():.1%} of the prior mass")
 
 # %%
 # The paper takes cells for bounded and triangulates their corners.  Many are unbounded, and more
-# than the hull of their corners: what lies outside would be lost.  With corners at infinity
+# than the hull of their vertices: what lies outside would be lost.  With corners at infinity
 # (arrows) the same construction covers them.  It remains slow, and absolute in its accuracy; the
-# fast route needs no corner at all and is compared with this one in the tests.
+# fast route of ``skdgn`` needs no triangles, and is compared with this one in the tests.
 
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.3), layout="constrained")
 colors = plt.colormaps["viridis"](found / found.max())
@@ -215,10 +217,10 @@ for panel, cell, title in (
     (right, opened, "an unbounded cell: {} triangles, arrows to infinity"),
 ):
     draw_cells(panel, whole, np.ones((len(partition), 3)))
-    points, finite, simplices = cut(cell)
-    for color, simplex in zip(plt.colormaps["Set2"].colors * 2, simplices, strict=False):
-        corners = points[[i for i in simplex if finite[i]]]
-        far = 100.0 * points[[i for i in simplex if not finite[i]]]
+    points, finite, triangles = cut(cell)
+    for color, triangle in zip(plt.colormaps["Set2"].colors * 2, triangles, strict=False):
+        corners = points[[i for i in triangle if finite[i]]]
+        far = 100.0 * points[[i for i in triangle if not finite[i]]]
         # A corner at infinity is drawn far away from each finite one, in its direction.
         outline = np.concatenate([corners, *(corners + direction for direction in far)])
         if len(outline) > 2:
@@ -233,6 +235,6 @@ for panel, cell, title in (
         tip = corner + 0.9 * direction / np.linalg.norm(direction)
         panel.annotate("", tip, corner, arrowprops={"arrowstyle": "-|>", "linewidth": 2.0})
     panel.plot(*points[finite].T, "o", color="black", markersize=4)
-    panel.set_title(title.format(len(simplices)))
+    panel.set_title(title.format(len(triangles)))
 figure.savefig("partition_simplices.png", dpi=120)
 print("saved partition_simplices.png")

@@ -2,8 +2,8 @@
 A posterior with several modes
 ==============================
 
-Where the generator folds, different latent points explain the same row.  The posterior is then far
-from Gaussian; here it is exact: its density, mean, mode, independent draws, and what a Gaussian
+Where the generator folds, different latent points explain the same sample.  The posterior is then
+far from Gaussian; here it is exact: its density, mean, mode, independent draws, and what a Gaussian
 approximation, as in a variational autoencoder, would lose.
 """
 
@@ -14,7 +14,7 @@ from skdgn import PiecewiseAffineDGN
 
 # %%
 # A generator that folds the plane twice, ``x = (|z_1|, |z_2 + z_1 / 2|)``, with some noise; and a
-# row with four explanations.
+# sample with four explanations.
 
 model = PiecewiseAffineDGN.from_network(
     coefs=[[[1.0, 0.0], [0.5, 1.0]], [[1.0, 0.0], [0.0, 1.0]]],
@@ -39,7 +39,7 @@ print(f"KL of the moments' Gaussian       {by_moments:.4f}")
 
 # %%
 # The density on a grid, with the boundaries of the four regions; the mean, which explains
-# nothing; the mode; draws; and the best Gaussian's contours at one and two deviations.
+# nothing; the mode; draws; and the best Gaussian's contours at one and two standard deviations.
 
 axis = np.linspace(-2.6, 2.6, 261)
 grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)

@@ -4,8 +4,8 @@ EM against a variational autoencoder: the noisy circle
 
 A variational autoencoder (VAE) has the same generator and the same noise, but learns them from a
 lower bound of the likelihood, by small random steps.  The density of its decoder can be computed
-exactly all the same.  So both are compared by what they are meant to maximise: same decoder, same
-random weights at the start, same rows.
+exactly all the same.  So both are compared by what they are meant to maximize: same decoder, same
+random weights at the start, same samples.
 
 Here training is cut short, to take a minute; ``benchmarks/vae.py`` trains every VAE until its
 lower bound stands still.
@@ -90,8 +90,8 @@ def run_vae(decoder, noise, learning_rate, seed):
 
 
 # %%
-# The noise at the start is a fifth of the variance of the rows.  With more, a VAE soon ignores its
-# latent variable, and the circle remains a round blob, for which 2.15 is as good as it gets; EM
+# The noise at the start is a fifth of the variance of the samples.  With more, a VAE soon ignores
+# its latent variable, and the circle remains a round blob, for which 2.15 is as good as it gets; EM
 # does not mind.
 
 variance = X.var(axis=0).mean()

@@ -38,7 +38,7 @@ N_ROWS, N_ITERATIONS, N_EPOCHS, N_RUNS = 500, 50, 150, 2
 
 
 def load_fours():
-    """Return images of the digit four as rows, values from 0 to 1."""
+    """Return images of the digit four as samples, values from 0 to 1."""
     folder = Path(os.environ.get("SKDGN_DATA", "no folder")) / "mnist"
     if folder.is_dir():
         with gzip.open(folder / "train-images-idx3-ubyte.gz") as file:

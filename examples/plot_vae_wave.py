@@ -3,8 +3,9 @@ EM against a variational autoencoder: samples of a wave
 =======================================================
 
 A curve that is not closed is an easier task than the circle for a variational autoencoder (VAE):
-every row has one explanation, and a Gaussian q(z | x) is nearly right.  EM still needs fewer passes
-over the rows and less time for a better fit, as the exact likelihood tells, and the samples show.
+every sample has one explanation, and a Gaussian q(z | x) is nearly right.  EM still needs fewer
+passes over the samples and less time for a better fit, as the exact likelihood tells, and the
+samples show.
 
 Here training is cut short, to take a minute; ``benchmarks/vae.py`` trains every VAE until its
 lower bound stands still.

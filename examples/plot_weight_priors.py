@@ -1,11 +1,11 @@
 """
-Priors on the weights, for few rows
+Priors on the weights, for few samples
 ===================================
 
-With few rows a network follows their noise.  A prior on the weights holds it back: Gaussian (a
-ridge), Laplace (exact zeros) or uniform (a bound on every weight).  The fit then maximises the
+With few samples a network follows their noise.  A prior on the weights holds it back: Gaussian (a
+ridge), Laplace (exact zeros) or uniform (a bound on every weight).  The fit then maximizes the
 likelihood times the prior, and that is what never decreases.  Which prior, and how wide, is told
-by new rows.
+by new samples.
 """
 
 import warnings
@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skdgn import PiecewiseAffineDGN
 
 # %%
-# Forty rows on a wave, in two of five features; the other three are noise and nothing else.
+# Forty samples on a wave, in two of five features; the other three are noise and nothing else.
 
 
 def draw(n_rows, seed):
@@ -46,16 +46,16 @@ def fit(X, prior, scale):
         random_state=0,
     )
     with warnings.catch_warnings():
-        # Without a prior, forty rows leave directions in which EM drifts on.
+        # Without a prior, forty samples leave directions in which EM drifts on.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(X)
 
 
 # %%
-# Every prior at several scales, on three draws of the rows.  ``prior_scale`` is the standard
+# Every prior at several scales, on three draws of the samples.  ``prior_scale`` is the standard
 # deviation of the Gaussian, the scale of the Laplace prior, and the bound of the uniform one.
 # The noise is spherical: a prior on the weights says nothing about the noise, and with a variance
-# for each feature, forty rows would let one of them vanish.
+# for each feature, forty samples would let one of them vanish.
 
 training = [draw(40, seed) for seed in range(N_REPEATS)]
 free = [fit(X, None, 1.0) for X in training]
@@ -87,7 +87,7 @@ for prior, model in chosen.items():
 # %%
 # The output weights of the best fits, a row for each feature: the last three should be zero.  The
 # Laplace prior comes nearest to that: it keeps two hidden units of twelve.  The best scale was read
-# off new rows here; ``GridSearchCV`` does the same with rows held out.
+# off new samples here; ``GridSearchCV`` does the same with samples held out.
 
 figure = plt.figure(figsize=(14, 6.6), layout="constrained")
 upper, lower = figure.subfigures(2, 1, height_ratios=[1.25, 1.0])

@@ -1,10 +1,10 @@
 """
-The zero-noise limit, and generative latent optimisation
+The zero-noise limit, and generative latent optimization
 ========================================================
 
 What happens to the exact posterior as the noise vanishes?  It gathers at the latent point whose
-image is nearest to the row.  Alternating between that point and the weights is generative latent
-optimisation (GLO) [1]_, which thereby becomes EM without noise [2]_.  This example follows the
+image is nearest to the sample.  Alternating between that point and the weights is generative latent
+optimization (GLO) [1]_, which thereby becomes EM without noise [2]_.  This example follows the
 posterior into the limit, and compares what the two algorithms end with.
 
 .. [1] P. Bojanowski, A. Joulin, D. Lopez-Paz, A. Szlam, *Optimizing the Latent Space of Generative
@@ -62,17 +62,17 @@ for deviation, model in zip(deviations, narrowed, strict=True):
 # only decides between points that are equally near.  Then the limit is not one point either:
 # the second network below folds the line, and both points keep their half of the posterior.
 
-penalised = latent[(squares + latent**2).argmin()]
-print(f"with the penalty kept, the minimum would be at {penalised:.4f} instead of {limit:.4f}")
+penalized = latent[(squares + latent**2).argmin()]
+print(f"with the penalty kept, the minimum would be at {penalized:.4f} instead of {limit:.4f}")
 
 fold = with_noise([[[1.0], [-1.0]], [[1.0, 1.0], [0.3, -0.3]]], [[0.0, 0.0], [0.0, 0.0]], 1e-4)
 two = fold.posterior([[1.0, 0.0]])
 print(f"two equally near points: mean {two.mean[0, 0]:.4f}, shares {two.responsibilities[0]}")
 
 # %%
-# GLO: find the nearest point of each row, then fit the weights to these codes by least squares, and
-# again.  EM does the same with expectations in place of nearest points, and with a noise that is
-# learned.  Both start from the same network.
+# GLO: find the nearest point of each sample, then fit the weights to these codes by least squares,
+# and again.  EM does the same with expectations in place of nearest points, and with a noise that
+# is learned.  Both start from the same network.
 
 
 def unpack(parameters):
@@ -133,8 +133,8 @@ for name, values in codes.items():
     print(f"codes of {name}: mean {values.mean():.2f}, deviation {values.std():.2f}")
 
 # %%
-# GLO comes closer to the rows: that is all it is asked for.  It does not ask how probable the codes
-# are, nor how much of a row is noise; what it learned is therefore a worse density.
+# GLO comes closer to the samples: that is all it is asked for.  It does not ask how probable the
+# codes are, nor how much of a sample is noise; what it learned is therefore a worse density.
 
 figure, axes = plt.subplots(2, 3, figsize=(13.5, 7.6), layout="constrained")
 axis = np.linspace(-2.5, 2.5, 4001)

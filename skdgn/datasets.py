@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._random import random_source
+from skdgn._runtime import random_source
 
 Floats = NDArray[np.float64]
 
@@ -21,16 +21,16 @@ def make_noisy_circle(
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows.
+        Number of samples.
     noise : float, default=0.05
         Standard deviation of the noise.
     random_state : int, RandomState, Generator or None, default=None
-        Seed: an integer gives the same rows each time.
+        Seed: an integer gives the same samples each time.
 
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
-        The rows.
+        The samples.
 
     Examples
     --------
@@ -53,16 +53,16 @@ def make_spiral(n_samples: int = 1000, noise: float = 0.05, random_state: Any = 
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows.
+        Number of samples.
     noise : float, default=0.05
         Standard deviation of the noise.
     random_state : int, RandomState, Generator or None, default=None
-        Seed: an integer gives the same rows each time.
+        Seed: an integer gives the same samples each time.
 
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
-        The rows.
+        The samples.
 
     Examples
     --------
@@ -86,16 +86,16 @@ def make_wave(n_samples: int = 1000, noise: float = 0.1, random_state: Any = Non
     Parameters
     ----------
     n_samples : int, default=1000
-        Number of rows.
+        Number of samples.
     noise : float, default=0.1
         Standard deviation of the noise.
     random_state : int, RandomState, Generator or None, default=None
-        Seed: an integer gives the same rows each time.
+        Seed: an integer gives the same samples each time.
 
     Returns
     -------
     X : ndarray of shape (n_samples, 2)
-        The rows.
+        The samples.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import mpmath as mp
 
-from skdgn._network import Network
+from skdgn._network.network import Network
 
 Number = Any  # mpmath has no types
 Affine = tuple[Number, Number]  # slope, offset

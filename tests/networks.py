@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from skdgn._network import ACTIVATIONS, Activation, Network
-from skdgn._partition import Partition
+from skdgn._network.network import ACTIVATIONS, Activation, Network
+from skdgn._partition.enumeration import Partition
 
 NEGATIVE_SLOPE = 0.1
 
@@ -127,7 +127,7 @@ def constant_on_cells(n_components: int, activation: str) -> Network:
     return replace_layer(network, 1, intercept=np.array([-0.5, 0.5, 0.0, -1.0, 1.0]))
 
 
-def cancelled_duplicates(n_components: int, activation: str) -> Network:
+def canceled_duplicates(n_components: int, activation: str) -> Network:
     """Duplicates in the first layer cancel in the second, where only rounding errors are left."""
     network = random_network(n_components, (6, 4), activation=activation)
     first, bias = network.coefs[0].copy(), network.intercepts[0].copy()
@@ -189,7 +189,7 @@ DEGENERATE: dict[str, Callable[[int, str], Network]] = {
         concurrent_boundaries,
         concurrent_elsewhere,
         constant_on_cells,
-        cancelled_duplicates,
+        canceled_duplicates,
         boundaries_across_layers,
         single_unit,
         single_units_in_a_row,

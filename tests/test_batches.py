@@ -12,10 +12,10 @@ from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._batches import MOST_ROWS, Workers
-from skdgn._fitting import Scaling
-from skdgn._rows import fits_into, sample_rows
-from skdgn._statistics import expect
+from skdgn._fit.network_fit import Scaling
+from skdgn._fit.statistics import expect
+from skdgn._runtime.tables import fits_into, sample_rows
+from skdgn._runtime.workers import MOST_ROWS, Workers
 from tests.networks import random_network
 
 MEBIBYTE = 2.0**20

@@ -10,9 +10,9 @@ import joblib
 import numpy as np
 import pytest
 
-import skdgn._em
-import skdgn._portable
-import skdgn._statistics
+import skdgn._fit.em
+import skdgn._fit.statistics
+import skdgn._runtime.transport
 from skdgn import PiecewiseAffineDGN
 from skdgn.datasets import make_noisy_circle
 
@@ -71,7 +71,7 @@ def test_workers_read_a_table_from_its_file(client, local, tmp_path, monkeypatch
     with joblib.parallel_config("dask"):
         found = local.score_samples(rows)
         # As if the workers had another file of that name.
-        monkeypatch.setattr(skdgn._portable, "_stamp", lambda path: (rows.nbytes, 0))
+        monkeypatch.setattr(skdgn._runtime.transport, "_stamp", lambda path: (rows.nbytes, 0))
         with pytest.raises(FileNotFoundError, match="every worker can read"):
             local.score_samples(rows)
     np.testing.assert_allclose(found, local.score_samples(np.array(rows)), rtol=1e-12)
@@ -80,7 +80,7 @@ def test_workers_read_a_table_from_its_file(client, local, tmp_path, monkeypatch
 def test_a_worker_that_is_killed_does_not_lose_the_fit(client, local, monkeypatch, tmp_path):
     order = tmp_path / "kill"
     n_steps = 0
-    expect, accumulate = skdgn._em.expect, skdgn._statistics.accumulate
+    expect, accumulate = skdgn._fit.em.expect, skdgn._fit.statistics.accumulate
 
     def expect_and_order(*arguments):
         nonlocal n_steps
@@ -97,8 +97,8 @@ def test_a_worker_that_is_killed_does_not_lose_the_fit(client, local, monkeypatc
             return accumulate(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(skdgn._em, "expect", expect_and_order)
-    monkeypatch.setattr(skdgn._statistics, "accumulate", accumulate_or_die)
+    monkeypatch.setattr(skdgn._fit.em, "expect", expect_and_order)
+    monkeypatch.setattr(skdgn._fit.statistics, "accumulate", accumulate_or_die)
     before = set(client.run(os.getpid).values())
     with joblib.parallel_config("dask"):
         found = fit()

@@ -7,8 +7,8 @@ import pytest
 from sklearn import config_context
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._batches import Workers
-from skdgn._rows import OrderedColumns, order_columns
+from skdgn._runtime.tables import OrderedColumns, order_columns
+from skdgn._runtime.workers import Workers
 
 
 def make_rows(n_samples: int = 120, missing: bool = False) -> np.ndarray:

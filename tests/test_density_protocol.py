@@ -18,8 +18,8 @@ from skdgn import (
     PiecewiseAffineDGN,
     PosteriorDisplay,
 )
+from skdgn._estimators.density import ExactDensity, check_density
 from skdgn.datasets import make_wave
-from skdgn.density import ExactDensity, check_density
 
 LINE = PiecewiseAffineDGN(hidden_layer_sizes=(), tol=0.01)
 DENSITIES = {

@@ -69,7 +69,7 @@ def borders_of(model: PiecewiseAffineDGN) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["line", "plane"])
-def test_all_regions_are_drawn_once_each_in_the_colour_of_its_mass(kind, request):
+def test_all_regions_are_drawn_once_each_in_the_color_of_its_mass(kind, request):
     model = request.getfixturevalue(kind)
     display = LatentPartitionDisplay.from_estimator(model, window=(-100.0, 100.0))
     assert len(display.cells_.get_paths()) == model.n_regions_
@@ -106,7 +106,7 @@ def test_intervals_are_bands_under_the_prior_density(line):
     np.testing.assert_array_equal(sorted(b.x1 for b in bands), [*borders, 3.0])
     assert display.cells_.get_linewidth()[0] == 2.0
     latent, density = display.prior_.get_data()
-    # The area between two borders is the mass that the colour shows.
+    # The area between two borders is the mass that the color shows.
     inner = next(i for i, b in enumerate(bands) if b.x0 == borders[0])
     between = np.linspace(borders[0], borders[1], 200)
     mass = trapezoid(np.interp(between, latent, density), between)
@@ -131,7 +131,7 @@ def test_a_linear_model_has_one_region():
 @pytest.mark.parametrize(
     ("n_rows", "label"), [(1, "responsibility of"), (3, "mean responsibility of")]
 )
-def test_regions_in_the_colour_of_their_responsibilities(plane, n_rows, label):
+def test_regions_in_the_color_of_their_responsibilities(plane, n_rows, label):
     rows = plane.sample(n_rows, random_state=1)[0]
     display = LatentPartitionDisplay.from_estimator(plane, rows, window=(-100.0, 100.0))
     centers = np.array([corners.mean(axis=0) for corners in display.corners])
@@ -163,7 +163,7 @@ def test_the_map_is_the_marginal_density_of_two_features(kind, request):
 
 
 @pytest.mark.parametrize("plot_method", ["pcolormesh", "contourf", "contour"])
-def test_a_log_density_is_coloured_down_to_12_nats_below_its_peak(line, plot_method):
+def test_a_log_density_is_colored_down_to_12_nats_below_its_peak(line, plot_method):
     display = DensityDisplay.from_estimator(line, grid_resolution=30, plot_method=plot_method)
     rows = np.stack(np.meshgrid(*display.axes_values), axis=-1).reshape(-1, 2)
     rows = np.column_stack([rows, np.full(len(rows), np.nan)])
@@ -327,7 +327,7 @@ def test_likelihood_curves_are_the_lower_bounds(fits):
         assert to_rgba(line.get_color()) == to_rgba(level.get_color())
         assert line.get_linewidth() == 3.0
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert texts == ["2", "4", "held-out rows"]
+    assert texts == ["2", "4", "held-out samples"]
     assert display.ax_.get_ylabel() == "mean log-likelihood"
 
 
@@ -407,13 +407,13 @@ SPACE = PiecewiseAffineDGN.from_network([np.eye(3)], [np.zeros(3)], 1.0, activat
         (lambda m: DensityDisplay.from_estimator(m, np.empty((0, 3))), "0 sample"),
         (
             lambda m: DensityDisplay.from_estimator(m, [[np.nan, 0.0, 0.0]]),
-            r"X must have a row .* features \[0, 1\]",
+            r"X must have a sample .* features \[0, 1\]",
         ),
         (lambda m: PosteriorDisplay.from_estimator(m, np.empty((0, 3))), "0 sample"),
         (lambda m: PosteriorDisplay.from_estimator(m, np.zeros((2, 3))), "X must be one .* got 2"),
         (
             lambda m: PosteriorDisplay.from_estimator(m, [[1e200] * 3]),
-            "X must .* got -inf in row 0",
+            "X must .* got -inf in sample 0",
         ),
         (lambda m: LatentPartitionDisplay.from_estimator(m, np.zeros((1, 2))), "2 features"),
         (lambda m: LatentPartitionDisplay.from_estimator(m, ax=3), "ax must be .* got 3"),

@@ -15,23 +15,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import skdgn
-from skdgn import (
-    DGNEnsemble,
-    DGNImputer,
-    DGNMixture,
-    DGNOutlierDetector,
-    PiecewiseAffineDGN,
-    _documentation,
-)
+from skdgn import DGNEnsemble, DGNImputer, DGNMixture, DGNOutlierDetector, PiecewiseAffineDGN
+from skdgn._estimators import documentation as _documentation
 from skdgn.vae import GaussianVAE
 
 ESTIMATORS = [PiecewiseAffineDGN, DGNMixture, DGNEnsemble, DGNImputer, DGNOutlierDetector]
 # What these hold is reached through the estimators, and is not imported by users.
 PARTS_OF_THE_ESTIMATOR = {
-    "skdgn.callbacks",
-    "skdgn.conditioning",
-    "skdgn.density",
-    "skdgn.inference",
+    "skdgn._estimators.callbacks",
+    "skdgn._estimators.conditioning",
+    "skdgn._estimators.density",
+    "skdgn._estimators.inference",
 }
 
 
@@ -73,12 +67,12 @@ OBJECTS = public_objects()
 
 def test_the_public_objects_are_found():
     for name in (
-        "skdgn.estimator.PiecewiseAffineDGN",
-        "skdgn._construction.KnownNetworks.from_network",
-        "skdgn.inference.ExactInference.score_samples",
-        "skdgn.conditioning.ExactConditioning.impute",
-        "skdgn.density.SumOfDensities.predict_proba",
-        "skdgn._posterior.Posterior.sample",
+        "skdgn._estimators.network.PiecewiseAffineDGN",
+        "skdgn._estimators.construction.KnownNetworks.from_network",
+        "skdgn._estimators.inference.ExactInference.score_samples",
+        "skdgn._estimators.conditioning.ExactConditioning.impute",
+        "skdgn._estimators.density.SumOfDensities.predict_proba",
+        "skdgn._posterior.posterior.Posterior.sample",
         "skdgn.datasets.make_wave",
         "skdgn.displays.density.DensityDisplay.from_estimator",
     ):
@@ -93,7 +87,7 @@ def test_every_public_object_has_an_example_that_runs(name):
     assert re.search(r"^Examples\n--------\n(.*\n)*>>> ", docstring, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", sorted(set(OBJECTS) - {"skdgn._posterior.Posterior"}))
+@pytest.mark.parametrize("name", sorted(set(OBJECTS) - {"skdgn._posterior.posterior.Posterior"}))
 def test_every_parameter_is_described(name):
     """(Of all classes, only `Posterior` is not made by its users.)"""
     entry = re.compile(r"^(\*{0,2}\w+(?:, \w+)*) : .*\n    \S", re.MULTILINE)

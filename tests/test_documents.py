@@ -51,10 +51,16 @@ def test_the_citation_has_the_version_of_the_package() -> None:
     assert f"\nversion: {skdgn.__version__}\n" in text
 
 
-def test_the_floor_plan_lists_every_module_once() -> None:
+def test_the_floor_plan_lists_every_package_and_every_room_once() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    table = text[text.index("| module | holds |") :]
-    listed = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    text = text[text.index("| package | holds |") :]
+    plan, *rooms = text[: text.index("\n## ")].split("### The rooms of ")
+    listed = re.findall(r"^\| `(\w+)` \|", plan, re.MULTILINE)
     modules = [path.stem for path in (ROOT / "skdgn").glob("*.py") if path.stem != "__init__"]
     packages = [path.parent.name for path in (ROOT / "skdgn").glob("*/__init__.py")]
     assert sorted(listed) == sorted(modules + packages)
+    assert len(rooms) == sum(name.startswith("_") for name in packages)
+    for room in rooms:
+        package = ROOT / "skdgn" / room[: room.index("\n")].strip("`")
+        listed = re.findall(r"^\| `(\w+)` \|", room, re.MULTILINE)
+        assert sorted(listed) == sorted(p.stem for p in package.glob("*.py") if p.stem[0] != "_")

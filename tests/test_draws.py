@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from skdgn._cells import integrate_gaussian, whole_space
-from skdgn._mixtures import draw_truncated
-from skdgn._posterior import Posterior
-from skdgn._truncated import log_integral, quantile
-from skdgn.estimator import PiecewiseAffineDGN
+from skdgn._estimators.network import PiecewiseAffineDGN
+from skdgn._geometry.integrals import integrate_gaussian
+from skdgn._geometry.kinds import whole_space
+from skdgn._geometry.truncated_draws import log_integral, quantile
+from skdgn._posterior.posterior import Posterior
+from skdgn._posterior.truncated_mixtures import draw_truncated
 from tests.cells.helpers import cell_from_halfspaces
 from tests.networks import random_network
 

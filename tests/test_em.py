@@ -9,11 +9,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._batches import Workers
-from skdgn._em import JointStep, Problem
-from skdgn._network import ACTIVATIONS
-from skdgn._noise import COVARIANCE_TYPES, Noise
-from skdgn._priors import PRIORS, WeightPrior
+from skdgn._fit.em import JointStep, Problem
+from skdgn._fit.weight_priors import PRIORS, WeightPrior
+from skdgn._network.network import ACTIVATIONS
+from skdgn._noise.gaussian import COVARIANCE_TYPES, Noise
+from skdgn._runtime.workers import Workers
 from tests.networks import random_network
 
 # Relative error allowed to sums of a few dozen log densities.

@@ -26,8 +26,8 @@ from skdgn import (
     PiecewiseAffineDGN,
     PosteriorDisplay,
 )
-from skdgn._bootstrap import bootstrap_weights
-from skdgn._stacking import stack
+from skdgn._fit.bootstrap import bootstrap_weights
+from skdgn._fit.stacking import stack
 from skdgn.datasets import make_wave
 
 pytestmark = [

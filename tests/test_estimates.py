@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import special_ortho_group
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._cells import simplices
-from skdgn._conditionals import condition
-from skdgn._network import Network
-from skdgn._noise import Noise
+from skdgn._network.network import Network
+from skdgn._noise.gaussian import Noise
+from skdgn._posterior.conditionals import condition
 from tests.networks import random_network
+from tests.reference import simplices
 
 # Standard errors that an error may amount to.  The estimate of a standard error has an error, too:
 # eight shifts tell it to a quarter.

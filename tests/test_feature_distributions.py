@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._feature_distributions import MixedDistributions, quantiles
+from skdgn._posterior.feature_distributions import MixedDistributions, quantiles
 from tests.networks import random_network
 
 N_NODES, N_PANELS = 40, 60

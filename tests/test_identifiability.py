@@ -9,10 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from skdgn._batches import Workers
-from skdgn._model import Model
-from skdgn._network import ACTIVATIONS, AffineMaps, Bools, Floats, Network
-from skdgn._noise import Noise
+from skdgn._network.network import ACTIVATIONS, AffineMaps, Network
+from skdgn._noise.gaussian import Noise
+from skdgn._posterior.model import Model
+from skdgn._runtime.types import Bools, Floats
+from skdgn._runtime.workers import Workers
 from tests.networks import make_network
 
 # From the latent space to the features: bottlenecks in either layer, more latent dimensions than

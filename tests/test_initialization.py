@@ -10,8 +10,8 @@ from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 from sklearn.datasets import make_s_curve
 
-from skdgn import _least_squares
-from skdgn._coordinates import (
+from skdgn._fit import least_squares as _least_squares
+from skdgn._fit.coordinates import (
     METHODS,
     _neighborhood_graph,
     _spanning_tree,
@@ -19,14 +19,14 @@ from skdgn._coordinates import (
     gaussianize,
     principal_axes,
 )
-from skdgn._initialization import (
+from skdgn._fit.initialization import (
     MAX_ROWS,
     residual_variances,
     starting_methods,
     starting_network,
 )
-from skdgn._least_squares import _Pairs, _smooth, fit_to_coordinates
-from skdgn._network import Activation
+from skdgn._fit.least_squares import _Pairs, _smooth, fit_to_coordinates
+from skdgn._network.network import Activation
 
 Floats = NDArray[np.float64]
 
@@ -287,7 +287,7 @@ def test_fit_recovers_what_a_network_can_represent(activation: Activation) -> No
     z = np.random.default_rng(0).standard_normal((500, 1))
     rows = np.column_stack([np.abs(z), np.abs(z - 1.0) - z])
     network = fit_to_coordinates(z, rows, (6,), activation, np.random.default_rng(0))
-    # Up to neighbours averaged across a kink, and the ridge.
+    # Up to neighbors averaged across a kink, and the ridge.
     assert np.all(residual_variances(network, z, rows) < 1e-3 * rows.var(axis=0))
 
 

@@ -7,14 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skdgn import _maximization, _penalization
-from skdgn._batches import Workers
-from skdgn._em import Problem, State
-from skdgn._maximization import GaussNewtonSystem, gradient, linearize, maximize_noise
-from skdgn._network import Network
-from skdgn._noise import COVARIANCE_TYPES, Noise
-from skdgn._penalization import PenalizedSystem
-from skdgn._priors import PRIORS, WeightPrior
+from skdgn._fit import maximization as _maximization
+from skdgn._fit import penalization as _penalization
+from skdgn._fit.em import Problem, State
+from skdgn._fit.maximization import GaussNewtonSystem, gradient, linearize, maximize_noise
+from skdgn._fit.penalization import PenalizedSystem
+from skdgn._fit.weight_priors import PRIORS, WeightPrior
+from skdgn._network.network import Network
+from skdgn._noise.gaussian import COVARIANCE_TYPES, Noise
+from skdgn._runtime.workers import Workers
 from tests.networks import random_network
 
 FLAT = WeightPrior(None, 1.0, np.ones(3))
@@ -108,7 +109,7 @@ def test_gradient_of_the_noise_is_that_of_the_exact_likelihood(covariance_type):
 
 @pytest.mark.parametrize("layers", [[0, 1, 2], [0], [2], [0, 1]])
 @pytest.mark.parametrize("damping", [1e-7, 0.1])
-def test_conjugate_gradients_find_the_step_of_the_factorisation(layers, damping, monkeypatch):
+def test_conjugate_gradients_find_the_step_of_the_factorization(layers, damping, monkeypatch):
     _, state = make_state("full")
     linearization = linearization_of(state)
     dense = GaussNewtonSystem(linearization, layers).solve(damping)
@@ -133,7 +134,7 @@ def test_the_output_layer_alone_is_a_weighted_regression(covariance_type):
 
 @pytest.mark.parametrize("kind", PRIORS)
 @pytest.mark.parametrize("covariance_type", ["diag", "full"])
-def test_penalised_steps_with_and_without_the_matrix_agree(kind, covariance_type, monkeypatch):
+def test_penalized_steps_with_and_without_the_matrix_agree(kind, covariance_type, monkeypatch):
     prior = WeightPrior(kind, 0.9, np.array([1.0, 2.0, 0.5]))
     problem = make_problem(covariance_type, prior)
     state = problem.evaluate(make_network(1), make_noise(covariance_type))
@@ -156,7 +157,7 @@ def test_penalised_steps_with_and_without_the_matrix_agree(kind, covariance_type
 
 @pytest.mark.parametrize("kind", PRIORS)
 @pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
-def test_a_penalised_output_layer_satisfies_the_optimality_conditions(kind, covariance_type):
+def test_a_penalized_output_layer_satisfies_the_optimality_conditions(kind, covariance_type):
     units = np.array([1.0, 2.0, 0.5])
     scale = {"gaussian": 0.5, "laplace": 0.05, "uniform": 0.6}[kind]
     prior = WeightPrior(kind, scale, units)

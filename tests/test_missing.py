@@ -13,14 +13,14 @@ from scipy.stats import kstest, multivariate_normal, norm
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._batches import Workers
-from skdgn._em import Problem
-from skdgn._maximization import gradient, linearize, maximize_noise
-from skdgn._network import Activation, Network
-from skdgn._noise import COVARIANCE_TYPES, Noise
-from skdgn._partition import build_partition
-from skdgn._priors import PRIORS, WeightPrior
-from skdgn._visits import Visitor
+from skdgn._fit.em import Problem
+from skdgn._fit.maximization import gradient, linearize, maximize_noise
+from skdgn._fit.weight_priors import PRIORS, WeightPrior
+from skdgn._network.network import Activation, Network
+from skdgn._noise.gaussian import COVARIANCE_TYPES, Noise
+from skdgn._partition.enumeration import build_partition
+from skdgn._posterior.visits import Visitor
+from skdgn._runtime.workers import Workers
 from tests.networks import random_network, replace_layer
 from tests.reference import quadrature
 
@@ -153,8 +153,8 @@ def test_draws_follow_the_conditional_distribution(brute_force: tuple) -> None:
         assert test.pvalue > 1e-3
     # Independent: neither a chain nor a repetition.
     assert len(np.unique(draws[:, 1])) == n_draws
-    neighbours = np.corrcoef(draws[:-1, 1], draws[1:, 1])[0, 1]
-    assert abs(neighbours) < 4.0 / np.sqrt(n_draws)
+    neighbors = np.corrcoef(draws[:-1, 1], draws[1:, 1])[0, 1]
+    assert abs(neighbors) < 4.0 / np.sqrt(n_draws)
 
 
 def test_draws_have_the_shape_asked_for() -> None:
@@ -241,7 +241,7 @@ def test_complete_rows_are_the_same_either_way(n_components: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["diag", "full"])
-def test_rows_do_not_depend_on_their_neighbours(kind: str) -> None:
+def test_rows_do_not_depend_on_their_neighbors(kind: str) -> None:
     model = model_of(random_network(2, (5,), n_features=D, seed=3), noise_of(kind))
     rows = with_holes(model.sample(30, random_state=0)[0], 0.4)
     # (Complete rows are whitened together by LAPACK, which rounds as it likes.)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdgn._network import Network
-from skdgn.estimator import PiecewiseAffineDGN
+from skdgn._estimators.network import PiecewiseAffineDGN
+from skdgn._network.network import Network
 from tests.networks import random_architecture, random_network
 
 N_STARTS = 1000

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from skdgn._network import ACTIVATIONS, Activation, AffineMaps, Network
+from skdgn._network.network import ACTIVATIONS, Activation, AffineMaps, Network
 from tests.networks import NEGATIVE_SLOPE, make_network, random_network
 
 # Sums of at most ten terms of order one, taken in another order.

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from skdgn._noise import Noise
+from skdgn._noise.gaussian import Noise
 
 # Products of 3 x 3 matrices with entries of order one.
 ROUNDING = 1e-13

@@ -16,10 +16,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdgn import outliers
+from skdgn._estimators import outliers as outliers
+from skdgn._estimators.network import PiecewiseAffineDGN
+from skdgn._estimators.outliers import DGNOutlierDetector
 from skdgn.datasets import make_noisy_circle
-from skdgn.estimator import PiecewiseAffineDGN
-from skdgn.outliers import DGNOutlierDetector
 
 # The default's 16 units and 200 iterations are not made for tables this small.
 pytestmark = pytest.mark.filterwarnings(
@@ -55,14 +55,15 @@ def test_contamination_is_the_share_of_outliers(rows: np.ndarray) -> None:
 
 
 def test_far_rows_are_ranked_by_distance(detector: DGNOutlierDetector) -> None:
-    deviation = np.sqrt(np.max(detector.estimator_.noise_covariance_))
+    networks = detector.estimator_.networks_
+    deviation = np.sqrt(max(np.max(network.noise_covariance_) for network in networks))
     # (nearer by, the ends of the generator's curve, which go on for ever, come close to the ray)
     distances = deviation * np.geomspace(1e3, 1e6, 200)
     direction = np.array([0.6, -0.8])
     scores = detector.score_samples(distances[:, None] * direction)
     assert np.all(np.isfinite(scores))
     assert np.all(np.diff(scores) < 0.0)
-    # Neighbours differ even at the far end.
+    # Neighbors differ even at the far end.
     near = detector.score_samples(1e6 * deviation * np.array([[1.0], [1.0 + 1e-6]]) * direction)
     assert near[1] < near[0]
 

@@ -15,14 +15,14 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._batches import Workers
-from skdgn._cells.simplices import integrate
-from skdgn._em import Problem, State
-from skdgn._maximization import affine_maps, gradient, linearize, maximize_noise
-from skdgn._network import Network
-from skdgn._noise import Noise
-from skdgn._priors import WeightPrior
+from skdgn._fit.em import Problem, State
+from skdgn._fit.maximization import affine_maps, gradient, linearize, maximize_noise
+from skdgn._fit.weight_priors import WeightPrior
+from skdgn._network.network import Network
+from skdgn._noise.gaussian import Noise
+from skdgn._runtime.workers import Workers
 from tests.networks import random_network
+from tests.reference.simplices import integrate
 
 NOISE = np.array([[0.5, 0.1, 0.0], [0.1, 0.3, -0.1], [0.0, -0.1, 0.4]])
 
@@ -217,10 +217,10 @@ def test_the_prior_vanishes_beside_vanishing_noise():
     latent = np.linspace(-2.0, 2.0, 400_001)
     squares = ((row - model.inverse_transform(latent[:, None])) ** 2).sum(axis=1)
     nearest = latent[np.argmin(squares)]
-    penalised = latent[np.argmin(squares + latent**2)]  # z* as the paper defines it
+    penalized = latent[np.argmin(squares + latent**2)]  # z* as the paper defines it
     quiet = PiecewiseAffineDGN.from_network(
         model.coefs_, model.intercepts_, 1e-10, activation="leaky_relu"
     )
     assert quiet.posterior(row).mode()[0, 0] == pytest.approx(nearest, abs=1e-5)
     assert model.posterior(row).mode(zero_noise=True)[0, 0] == pytest.approx(nearest, abs=1e-5)
-    assert abs(penalised - nearest) > 0.05
+    assert abs(penalized - nearest) > 0.05

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from skdgn._network import ACTIVATIONS, AffineMaps, Network
-from skdgn._partition import Partition, build_partition
+from skdgn._network.network import ACTIVATIONS, AffineMaps, Network
+from skdgn._partition.enumeration import Partition, build_partition
 from tests.cells.helpers import prior_masses
 from tests.networks import (
     DEGENERATE,
@@ -27,7 +27,7 @@ TOTAL_MASS_ACCURACY = 1e-11
 # Maps are products of up to four matrices: they agree to rounding errors times their size.
 MAP_ACCURACY = 1e-9
 
-# How far behind a facet to look for the neighbour, relative to the distance to the facet and to the
+# How far behind a facet to look for the neighbor, relative to the distance to the facet and to the
 # distance from the origin: too little to skip many cells, more than rounding.
 STEP = 1e-7
 SMALLEST_STEP = 1e-11
@@ -149,18 +149,18 @@ def check_points(network: Network, partition: Partition, points: np.ndarray) -> 
 def check_maps_agree_on_facets(network: Network, partition: Partition) -> int:
     """Compare the maps on either side where rays leave cells; return the number of comparisons."""
     regions, ends, behind = shoot(partition, np.random.default_rng(1))
-    neighbours = regions_of_points(network, partition, behind)
-    assert np.all(neighbours >= 0)
+    neighbors = regions_of_points(network, partition, behind)
+    assert np.all(neighbors >= 0)
     # Some steps skip a thin cell: compare those that have the end of the ray in common.
     common = [
         r != t and contains(partition, r, end) and contains(partition, t, end)
-        for r, t, end in zip(regions, neighbours, ends, strict=True)
+        for r, t, end in zip(regions, neighbors, ends, strict=True)
     ]
-    regions, neighbours, ends = regions[common], neighbours[common], ends[common]
+    regions, neighbors, ends = regions[common], neighbors[common], ends[common]
     here = evaluate(partition.maps, regions, ends)
-    there = evaluate(partition.maps, neighbours, ends)
+    there = evaluate(partition.maps, neighbors, ends)
     scales = map_scales(partition.maps, regions, ends)
-    scales += map_scales(partition.maps, neighbours, ends)
+    scales += map_scales(partition.maps, neighbors, ends)
     assert np.all(np.abs(here - there).max(axis=1) <= MAP_ACCURACY * scales)
     return len(ends)
 
@@ -181,13 +181,13 @@ def test_random_networks(n_components: int, seeds: range) -> None:
 
 
 @pytest.mark.parametrize(("n_components", "seeds"), PORTIONS)
-def test_neighbouring_maps_agree_on_their_facet(n_components: int, seeds: range) -> None:
+def test_neighboring_maps_agree_on_their_facet(n_components: int, seeds: range) -> None:
     crossings, regions = 0, 0
     for network in random_networks(n_components, seeds):
         partition = build_partition(network)
         crossings += check_maps_agree_on_facets(network, partition)
         regions += len(partition)
-    # Unbounded cells let many rays escape, but most must have met a neighbour.
+    # Unbounded cells let many rays escape, but most must have met a neighbor.
     assert crossings > 0.5 * regions
 
 
@@ -278,7 +278,7 @@ def test_duplicate_and_opposite_units_cut_once(n_components: int) -> None:
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("n_components", LATENT_DIMENSIONS)
 def test_units_that_cancel_cut_nothing(n_components: int, activation: str) -> None:
-    network = DEGENERATE["cancelled_duplicates"](n_components, activation)
+    network = DEGENERATE["canceled_duplicates"](n_components, activation)
     partition = build_partition(network)
     # The first two units of the second layer are zero everywhere, but for rounding.
     assert np.all(partition.patterns[:, 6] == partition.patterns[0, 6])
@@ -329,6 +329,21 @@ def test_patterns_equal_those_of_linear_programming_and_of_a_walk(
     assert found == reference.walk(*arguments, start=np.full(n_components, 0.123))
 
 
+@pytest.mark.parametrize("seed", range(50))
+def test_algorithm_1_of_the_paper_finds_the_regions_of_random_networks(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n_components, depth = 1 + seed % 3, 1 + seed // 3 % 3
+    widths = tuple(rng.integers(2, 7 - depth, size=depth).tolist())
+    activation = ACTIVATIONS[rng.integers(len(ACTIVATIONS))]
+    network = random_network(n_components, widths, activation=activation, seed=seed)
+    found = {tuple(row) for row in build_partition(network).patterns.tolist()}
+    start = rng.normal(size=n_components)
+    walked = reference.walk(
+        network.coefs, network.intercepts, activation, NEGATIVE_SLOPE, start=start
+    )
+    assert found == walked
+
+
 @pytest.mark.parametrize(("n_components", "widths"), [(1, (40,)), (2, (12, 10)), (3, (9,))])
 def test_too_many_regions_are_refused_with_the_names_of_what_to_change(
     n_components: int, widths: tuple[int, ...]
@@ -346,10 +361,11 @@ def test_as_many_regions_as_allowed_are_not_refused() -> None:
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])
-@pytest.mark.parametrize(("n_components", "n_networks"), [(1, 200), (2, 300)])
+@pytest.mark.parametrize(("n_components", "n_networks"), [(1, 200), (2, 300), (3, 150)])
 def test_boundaries_that_nearly_are_equal_and_nearly_meet_in_one_point(
     n_components: int, n_networks: int, n_layers: int
 ) -> None:
+    # benchmarks/degenerate.py has thousands of them.
     for seed in range(n_networks):
         network, point = nearly_concurrent(n_components, n_layers, seed)
         partition = build_partition(network)
@@ -364,3 +380,10 @@ def test_boundaries_that_nearly_are_equal_and_nearly_meet_in_one_point(
             scales = map_scales(partition.maps, regions, points)
             differences = np.abs(values - network.forward(points)).max(axis=1)
             assert np.all(differences <= MAP_ACCURACY * scales), (seed, scale)
+
+
+@pytest.mark.parametrize("seed", [511, 690, 808, 848])
+def test_where_cutting_fails_boundaries_are_moved(seed: int) -> None:
+    network, _ = nearly_concurrent(3, 2, seed)
+    masses = prior_masses(build_partition(network).cells, 3)
+    assert masses.sum() == pytest.approx(1.0, abs=TOTAL_MASS_ACCURACY)

@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import pytest
 
-from skdgn._fitting import Scaling
-from skdgn._portable import Parcel, PortableFunction
+from skdgn._fit.network_fit import Scaling
+from skdgn._runtime.transport import Parcel, PortableFunction
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skdgn._network import Network
-from skdgn._priors import PRIORS, WeightPrior
+from skdgn._fit.weight_priors import PRIORS, WeightPrior
+from skdgn._network.network import Network
 from tests.networks import random_network
 
 UNITS = np.array([1.0, 10.0, 0.1])

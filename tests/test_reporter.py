@@ -14,22 +14,22 @@ import numba
 import numpy as np
 import pytest
 
-import skdgn._fitting
-import skdgn._reporter
+import skdgn._fit.network_fit
+import skdgn._runtime.reporter
 from skdgn import PiecewiseAffineDGN
-from skdgn._batches import MOST_ROWS, Workers
-from skdgn._em import Problem, State
-from skdgn._reporter import Reporter
+from skdgn._fit.em import Problem, State
+from skdgn._runtime.reporter import Reporter
+from skdgn._runtime.workers import MOST_ROWS, Workers
 from skdgn.datasets import make_noisy_circle
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything takes long."""
-    monkeypatch.setattr(skdgn._reporter, "_WORTH_MENTIONING", 0.0)
-    monkeypatch.setattr(skdgn._reporter, "_WRITTEN_EVERY", 0.0)
-    monkeypatch.setattr(skdgn._reporter, "_REWRITTEN_EVERY", 0.0)
-    monkeypatch.setattr(skdgn._reporter, "_SHARE_OF_TIME", 0.0)
+    monkeypatch.setattr(skdgn._runtime.reporter, "_WORTH_MENTIONING", 0.0)
+    monkeypatch.setattr(skdgn._runtime.reporter, "_WRITTEN_EVERY", 0.0)
+    monkeypatch.setattr(skdgn._runtime.reporter, "_REWRITTEN_EVERY", 0.0)
+    monkeypatch.setattr(skdgn._runtime.reporter, "_SHARE_OF_TIME", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_long_methods_count_samples(
     getattr(network(0).set_params(n_jobs=n_jobs), method)(circle)
     assert capsys.readouterr().out == ""
     getattr(network(1).set_params(n_jobs=n_jobs), method)(circle)
-    lines = [line for line in capsys.readouterr().out.splitlines() if "compiling" not in line]
+    lines = capsys.readouterr().out.splitlines()
     counts = [line.split()[0] for line in lines]
     # Nothing is left to say after the last batch.
     assert counts == ["1,024/2,049", "2,048/2,049"]
@@ -86,13 +86,13 @@ def test_long_methods_count_samples(
 @pytest.mark.usefixtures("impatient")
 def test_draws_are_counted(circle: np.ndarray, capsys: pytest.CaptureFixture[str]) -> None:
     network(1).impute(circle, method="sample", random_state=0)
-    lines = [line for line in capsys.readouterr().out.splitlines() if "compiling" not in line]
+    lines = capsys.readouterr().out.splitlines()
     # Draws of a batch are a part of the work on it: what is within is not told again.
     assert [line.split()[0] for line in lines] == ["1,024/2,049", "2,048/2,049"]
     posterior = network(1).posterior(circle)
     capsys.readouterr()
     posterior.sample(2, random_state=0)
-    lines = [line for line in capsys.readouterr().out.splitlines() if "compiling" not in line]
+    lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 0
     assert all(re.match(r"[\d,]+/4,098 draws  ", line) for line in lines)
 
@@ -122,22 +122,33 @@ def test_lines_in_a_file_become_rare(
     assert np.all(gaps[-3:] > 1000)
 
 
-def test_the_compiler_is_announced_once(capsys: pytest.CaptureFixture[str]) -> None:
-    reporter = Reporter(1)
-    for constant in (1.0, 2.0):
+def compile_something(module: str) -> None:
+    def add(x: float) -> float:
+        return x + 1.0
 
-        @numba.njit
-        def add(x: float, constant: float = constant) -> float:
-            return x + constant
-
-        with reporter.watch_compiler():
-            reporter.begin("working")
-            add(1.0)
-    out = capsys.readouterr().out
-    assert out.count("working: compiling, once on this machine") == 1
+    add.__module__ = module
+    numba.njit(add)(1.0)
 
 
-@pytest.mark.parametrize("verbose", [0, 1])
+def test_the_compiler_is_announced_once_unless_silence_is_asked_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(skdgn._runtime.reporter._NOTICE, "is_due", True)
+    Reporter(-1)
+    compile_something("skdgn.somewhere")
+    assert caplog.records == []
+    monkeypatch.setattr(skdgn._runtime.reporter._NOTICE, "is_due", True)
+    compile_something("elsewhere")  # another package's functions are its own business
+    assert caplog.records == []
+    for _ in range(2):
+        compile_something("skdgn.somewhere")
+    (record,) = caplog.records
+    assert record.name == "skdgn"
+    assert record.levelno == logging.WARNING
+    assert "compiled for this machine" in record.getMessage()
+
+
+@pytest.mark.parametrize("verbose", [-1, 0, 1])
 def test_long_fits_are_foretold_once(
     verbose: int,
     capsys: pytest.CaptureFixture[str],
@@ -147,11 +158,17 @@ def test_long_fits_are_foretold_once(
     model = PiecewiseAffineDGN(
         hidden_layer_sizes=(4,), tol=0.1, max_iter=60, random_state=0, verbose=verbose
     )
+    model.fit(make_noisy_circle(100, random_state=0))  # compiles
+    caplog.clear()
     with caplog.at_level(logging.INFO, logger="skdgn"):
         model.fit(make_noisy_circle(100, random_state=0))
         assert caplog.records == []
-        monkeypatch.setattr(skdgn._fitting, "_LONG_ITERATION", 0.0)
+        monkeypatch.setattr(skdgn._fit.network_fit, "_LONG_ITERATION", 0.0)
         model.fit(make_noisy_circle(100, random_state=0))
+    if verbose < 0:
+        assert caplog.records == []
+        assert capsys.readouterr().out == ""
+        return
     (record,) = caplog.records
     assert record.name == "skdgn"
     assert record.levelno == (logging.INFO if verbose else logging.WARNING)
@@ -167,7 +184,7 @@ def test_warm_starts_are_foretold(
     X = make_noisy_circle(100, random_state=0)
     model = PiecewiseAffineDGN(hidden_layer_sizes=(4,), tol=0.1, warm_start=True, random_state=0)
     model.fit(X)
-    monkeypatch.setattr(skdgn._fitting, "_LONG_ITERATION", 0.0)
+    monkeypatch.setattr(skdgn._fit.network_fit, "_LONG_ITERATION", 0.0)
     with caplog.at_level(logging.INFO, logger="skdgn"):
         model.fit(X)
     (record,) = caplog.records

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -16,7 +18,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdgn import PiecewiseAffineDGN, callbacks
+import skdgn
+from skdgn import PiecewiseAffineDGN
+from skdgn._estimators import sklearn_parts as _sklearn
 from skdgn.datasets import make_noisy_circle
 
 pytestmark = [
@@ -26,6 +30,18 @@ pytestmark = [
 ]
 # The same sums in another order.
 ROUNDING = 1e-9
+
+
+def test_private_parts_of_scikit_learn_are_imported_in_one_place() -> None:
+    folder = Path(skdgn.__file__).parent
+    importing = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sklearn"):
+                names = [*node.module.split("."), *(name.name for name in node.names)]
+                if any(name.startswith("_") for name in names):
+                    importing.add(path.relative_to(folder).as_posix())
+    assert importing == {"_sklearn.py"}
 
 
 @parametrize_with_checks(
@@ -40,6 +56,8 @@ ROUNDING = 1e-9
             init_params="pca",
             max_iter=3,
         ),
+        # More than three dimensions: estimates, and another kind of cell.
+        PiecewiseAffineDGN(4, hidden_layer_sizes=(2,), init_params="pca", max_iter=2),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
@@ -89,7 +107,7 @@ def test_stored_models_score_the_same(model, circle, tmp_path):
     skops.io.dump(model, tmp_path / "model.skops")
     unknown = skops.io.get_untrusted_types(file=tmp_path / "model.skops")
     # Nothing but the estimator itself has to be trusted.
-    assert unknown == ["skdgn.estimator.PiecewiseAffineDGN"]
+    assert unknown == ["skdgn._estimators.network.PiecewiseAffineDGN"]
     for restored in (
         pickle.loads(pickle.dumps(model)),
         joblib.load(tmp_path / "model.joblib"),
@@ -206,7 +224,7 @@ class Recorder:
 
 
 @pytest.mark.skipif(
-    not hasattr(callbacks.CallbackSupportMixin, "set_callbacks"),
+    not hasattr(_sklearn.CallbackSupportMixin, "set_callbacks"),
     reason="scikit-learn before 1.9 has no callbacks",
 )
 def test_callbacks_see_every_iteration_and_can_stop(circle):

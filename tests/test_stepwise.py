@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._running import find_similar
+from skdgn._fit.running_statistics import find_similar
 from skdgn.datasets import make_noisy_circle
 
 

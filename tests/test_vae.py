@@ -179,8 +179,8 @@ def test_audit_adds_up(vae: GaussianVAE, found: Audit) -> None:
     np.testing.assert_allclose(
         found.kl, vae.to_estimator().posterior(X[:40]).kl_from(*vae.encode(X[:40])), atol=1e-12
     )
-    np.testing.assert_allclose(found.amortisation_gap + found.family_gap, found.kl, atol=1e-12)
-    assert found.amortisation_gap.min() >= 0.0
+    np.testing.assert_allclose(found.amortization_gap + found.family_gap, found.kl, atol=1e-12)
+    assert found.amortization_gap.min() >= 0.0
     assert found.family_gap.min() >= 0.0
     assert found.kl.max() > 0.01
 
@@ -246,7 +246,7 @@ def test_table_and_frame_hold_what_was_found(found: Audit) -> None:
         "log likelihood",
         "ELBO",
         "KL",
-        "amortisation gap",
+        "amortization gap",
         "Gaussian-family gap",
     ]
     numbers = [float(word) for word in lines[3][19:].split()]

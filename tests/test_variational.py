@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from skdgn._network import Network
-from skdgn.estimator import PiecewiseAffineDGN
+from skdgn._estimators.network import PiecewiseAffineDGN
+from skdgn._network.network import Network
 from tests.networks import random_network
 
 VARIANCE = 0.3
@@ -137,20 +137,20 @@ def test_posterior_of_a_linear_network_is_gaussian(n_components: int) -> None:
         np.zeros((3, n_components)),
         np.broadcast_to(np.eye(n_components), (3,) + (n_components,) * 2),
     )
-    amortisation, family = model.variational_gap(rows[:3], *prior)
+    amortization, family = model.variational_gap(rows[:3], *prior)
     np.testing.assert_allclose(family, 0.0, atol=1e-10)
     expected = model.posterior(rows[:3]).kl_from(*prior)
-    np.testing.assert_allclose(amortisation, expected, atol=1e-10)
+    np.testing.assert_allclose(amortization, expected, atol=1e-10)
 
 
 def test_gaps_are_those_of_the_best_gaussian(model: PiecewiseAffineDGN) -> None:
     rows = model.sample(2, random_state=1)[0]
     means, covariances = random_gaussians(2, model.n_components, seed=3)
     posterior = model.posterior(rows)
-    amortisation, family = model.variational_gap(rows, means, covariances)
+    amortization, family = model.variational_gap(rows, means, covariances)
     divergences = posterior.kl_from(means, covariances)
-    np.testing.assert_allclose(amortisation + family, divergences, atol=IDENTITY_ERROR)
-    assert np.all(amortisation >= 0.0)
+    np.testing.assert_allclose(amortization + family, divergences, atol=IDENTITY_ERROR)
+    assert np.all(amortization >= 0.0)
     assert np.all(family >= 0.0)
     best_means, best_covariances = posterior.best_gaussian("kl", means, covariances)
     np.testing.assert_allclose(posterior.kl_from(best_means, best_covariances), family, atol=1e-9)
@@ -221,9 +221,9 @@ def test_the_family_gap_does_not_depend_on_how_bad_a_gaussian_is(
     rows = [[0.1, 1.0]]
     _, expected = model.variational_gap(rows, *model.posterior(rows).best_gaussian())
     assert expected[0] > 1e-3
-    amortisation, family = model.variational_gap(rows, [[mean]], [[[variance]]])
+    amortization, family = model.variational_gap(rows, [[mean]], [[[variance]]])
     np.testing.assert_allclose(family, expected, rtol=1e-6)
-    assert amortisation[0] > 100.0
+    assert amortization[0] > 100.0
 
 
 def test_gaussians_are_checked(model: PiecewiseAffineDGN) -> None:

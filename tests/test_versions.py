@@ -9,7 +9,8 @@ import warnings
 import numpy as np
 import pytest
 
-from skdgn import DGNImputer, DGNOutlierDetector, PiecewiseAffineDGN, __version__, _versions
+from skdgn import DGNImputer, DGNOutlierDetector, PiecewiseAffineDGN, __version__
+from skdgn._runtime import versions as _versions
 from skdgn.datasets import make_noisy_circle
 
 

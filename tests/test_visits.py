@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from skdgn._network import ACTIVATIONS, Activation, Network
-from skdgn._noise import Noise
-from skdgn._partition import Partition, build_partition
-from skdgn._visits import Visitor, Visits
+from skdgn._network.network import ACTIVATIONS, Activation, Network
+from skdgn._noise.gaussian import Noise
+from skdgn._partition.enumeration import Partition, build_partition
+from skdgn._posterior.visits import Visitor, Visits
 from tests.cells.helpers import integrate_cells
 from tests.line_posterior import line_posterior
 from tests.networks import DEGENERATE, random_architecture, random_network
@@ -328,7 +328,7 @@ def test_responsibilities_are_those_of_distinct_regions_and_sum_to_one() -> None
         assert np.all(visits.responsibilities[first:last] >= 0.0)
 
 
-def test_rows_do_not_depend_on_their_neighbours() -> None:
+def test_rows_do_not_depend_on_their_neighbors() -> None:
     rng = np.random.default_rng(6)
     network = random_network(2, (9,), activation="abs", seed=6)
     rows = rows_around(network, 0.05 * np.eye(3), 10, rng)

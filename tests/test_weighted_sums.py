@@ -7,8 +7,8 @@ import pytest
 from scipy.special import logsumexp, softmax
 
 from skdgn import DGNEnsemble, PiecewiseAffineDGN
-from skdgn._batches import MOST_ROWS, Workers
-from skdgn._weighted_sums import WeightedSum, draw_labels
+from skdgn._posterior.weighted_sums import WeightedSum, draw_labels
+from skdgn._runtime.workers import MOST_ROWS, Workers
 from tests.networks import random_network
 
 WORKERS = Workers()

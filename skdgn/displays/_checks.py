@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skdgn._checks import index_of_feature
-from skdgn._network import Floats
+from skdgn._estimators import ExactDensity, PiecewiseAffineDGN, SumOfDensities, index_of_feature
 from skdgn._posterior import Posterior
-from skdgn.density import ExactDensity, SumOfDensities
-from skdgn.estimator import PiecewiseAffineDGN
+from skdgn._runtime import Floats
 
 
 def check_network(estimator: Any) -> PiecewiseAffineDGN:
@@ -51,8 +49,8 @@ def check_rows(X: ArrayLike, model: PiecewiseAffineDGN) -> Posterior:
     unknown = np.flatnonzero(~np.isfinite(posterior.mean).all(axis=1))
     if unknown.size > 0:
         raise ValueError(
-            "X must hold rows with a finite log density, whose posterior is known, "
-            f"got -inf in row {unknown[0]}."
+            "X must hold samples with a finite log density, whose posterior is known, "
+            f"got -inf in sample {unknown[0]}."
         )
     return posterior
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._cells import Cells
-from skdgn._network import Floats
+from skdgn._geometry import Cells
+from skdgn._runtime import Floats
 
 
 class Outlines(NamedTuple):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdgn._network import Floats
-from skdgn.density import ExactDensity, check_density
+from skdgn._estimators import ExactDensity, check_density
+from skdgn._runtime import Floats
 from skdgn.displays._canvas import choose_axes, merge_style, require_matplotlib
 from skdgn.displays._checks import (
     check_features,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PLOT_METHODS = ("pcolormesh", "contourf", "contour")
 
-# Colours of a log density end this far below its peak: what is rarer looks the same.
+# Colors of a log density end this far below its peak: what is rarer looks the same.
 _DEEPEST = 12.0
 # A window holds this many rows drawn from the model, and a margin of this share of their range.
 _N_DRAWN = 1000
@@ -46,16 +46,16 @@ class DensityDisplay:
     feature_names : list of str
         Labels of the axes.
     data : ndarray of shape (n_samples, n_drawn_features), default=None
-        Rows to draw over the density.
+        Samples to draw over the density.
 
     Attributes
     ----------
     density_ : QuadMesh, QuadContourSet or Line2D
         The map, or the curve.
     data_ : PathCollection, Line2D, StepPatch or None
-        The rows: points of a map, a histogram under a density, marks below a log density.
+        The samples: points of a map, a histogram under a density, marks below a log density.
     colorbar_ : Colorbar or None
-        What the colours mean.
+        What the colors mean.
     ax_ : matplotlib Axes
         Where it was drawn.
     figure_ : matplotlib Figure
@@ -122,13 +122,14 @@ class DensityDisplay:
         estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble
             Fitted, with any number of latent dimensions.
         X : array-like of shape (n_samples, n_features), default=None
-            Rows to draw over the density; those with a hole in a feature drawn are left out.
+            Samples to draw over the density; those with a missing value in a feature drawn are left
+            out.
         features : int, str or pair of them, default=None
             By index or, if names are known from `fit`, by name: the first is drawn to the right,
             the second upward.  None takes the first two.
         window : pair of float or pair of pairs, default=None
             Lowest and highest value of the features, the same for both or one pair each.  None
-            covers a thousand rows drawn from the model, and those of ``X``.
+            covers a thousand samples drawn from the model, and those of ``X``.
         grid_resolution : int, default=100
             Number of grid points along each axis.  More are finer, and slower by their square.
         log : bool, default=None
@@ -137,9 +138,10 @@ class DensityDisplay:
         plot_method : {"pcolormesh", "contourf", "contour"}, default="pcolormesh"
             How matplotlib draws a map.
         colorbar : bool, default=True
-            Whether to add a colour bar to a map.
+            Whether to add a color bar to a map.
         data_kwargs : dict, default=None
-            Passed to matplotlib's `scatter` (two features), `stairs` or `plot` (one) for the rows.
+            Passed to matplotlib's `scatter` (two features), `stairs` or `plot` (one) for the
+            samples.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **kwargs : dict
@@ -215,9 +217,10 @@ class DensityDisplay:
         plot_method : {"pcolormesh", "contourf", "contour"}, default="pcolormesh"
             How matplotlib draws a map.
         colorbar : bool, default=True
-            Whether to add a colour bar to a map.
+            Whether to add a color bar to a map.
         data_kwargs : dict, default=None
-            Passed to matplotlib's `scatter` (two features), `stairs` or `plot` (one) for the rows.
+            Passed to matplotlib's `scatter` (two features), `stairs` or `plot` (one) for the
+            samples.
         **kwargs : dict
             Passed to the method named by ``plot_method``, or to `plot` for one feature.
 
@@ -305,7 +308,7 @@ class DensityDisplay:
         self.data_ = None
         if self.data is not None:
             points: dict[str, Any] = {"s": 8, "edgecolor": "black", "linewidth": 0.3}
-            if "c" not in data_style:  # colours by value, which matplotlib wants alone
+            if "c" not in data_style:  # colors by value, which matplotlib wants alone
                 points["color"] = "white"
             self.data_ = self.ax_.scatter(
                 *self.data.T, **merge_style(points, data_style, PathCollection)
@@ -338,7 +341,7 @@ def _check_data(X: ArrayLike, model: ExactDensity, indices: Sequence[int]) -> Fl
     data = data[~np.isnan(data).any(axis=1)]
     if len(data) == 0:
         raise ValueError(
-            "X must have a row in which the features drawn were observed, "
+            "X must have a sample in which the features drawn were observed, "
             f"got none for features {list(indices)}."
         )
     return data

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdgn._network import Floats
-from skdgn.density import SumOfDensities, check_density
+from skdgn._estimators import SumOfDensities, check_density
+from skdgn._runtime import Floats
 from skdgn.displays._canvas import choose_axes, merge_style, require_matplotlib
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class LikelihoodCurveDisplay:
     names : list of str, default=None
         Names of the fits, for the legend.
     scores : list of float, default=None
-        Mean log density of other rows at the end of each fit.
+        Mean log density of other samples at the end of each fit.
     value_name : str, default="mean log-likelihood"
         Label of the vertical axis.
 
@@ -93,8 +93,8 @@ class LikelihoodCurveDisplay:
         estimator : PiecewiseAffineDGN or DGNMixture, or a list or dict of them
             Fitted by `fit`.  The keys of a dict are the names in the legend.
         X : array-like of shape (n_samples, n_features), default=None
-            Rows that were held out.  Their mean log density at the end of a fit is drawn as a
-            dashed line: far below the curve, the model is too large for its rows.
+            Samples that were held out.  Their mean log density at the end of a fit is drawn as a
+            dashed line: far below the curve, the model is too large for its samples.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **kwargs : dict
@@ -183,7 +183,7 @@ class LikelihoodCurveDisplay:
         self.ax_.xaxis.set_major_locator(MaxNLocator(integer=True))
         named = list(self.lines_) if self.names is not None else []
         if self.score_lines_:
-            self.score_lines_[0].set_label("held-out rows")
+            self.score_lines_[0].set_label("held-out samples")
             named.append(self.score_lines_[0])
         if named:
             self.ax_.legend(handles=named)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdgn._network import Floats
+from skdgn._runtime import Floats
 from skdgn.displays._canvas import choose_axes, merge_style, require_matplotlib
 from skdgn.displays._checks import (
     check_drawable,
@@ -29,7 +29,7 @@ _MANY_CELLS = 300
 
 
 class LatentPartitionDisplay:
-    """The regions of latent space, coloured by their prior mass or by their responsibility.
+    """The regions of latent space, colored by their prior mass or by their responsibility.
 
     On each region the generator is affine.  Make it with `from_estimator`; the parameters are
     kept as attributes.
@@ -39,11 +39,11 @@ class LatentPartitionDisplay:
     corners : list of ndarray of shape (2, 1) or (n_corners, 2)
         For each region drawn, the ends of an interval or the corners of a polygon.
     values : ndarray of shape (n_drawn,)
-        What each of them is coloured by.
+        What each of them is colored by.
     window : ndarray of shape (n_components, 2)
         Lowest and highest value of every latent dimension.
     value_name : str, default="prior mass"
-        Label of the colour bar.
+        Label of the color bar.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class LatentPartitionDisplay:
         Density of the prior, if there is one latent dimension: the area under it, from one border
         to the next, is the prior mass of the region between them.
     colorbar_ : Colorbar or None
-        What the colours mean.
+        What the colors mean.
     ax_ : matplotlib Axes
         Where it was drawn.
     figure_ : matplotlib Figure
@@ -61,7 +61,7 @@ class LatentPartitionDisplay:
 
     See Also
     --------
-    PosteriorDisplay : Where in latent space a row comes from.
+    PosteriorDisplay : Where in latent space a sample comes from.
 
     Examples
     --------
@@ -115,13 +115,13 @@ class LatentPartitionDisplay:
         estimator : PiecewiseAffineDGN
             Fitted, with one or two latent dimensions.
         X : array-like of shape (n_samples, n_features), default=None
-            Rows whose responsibilities colour the regions, averaged if there are several.  None
-            colours by prior mass.
+            Samples whose responsibilities color the regions, averaged if there are several.  None
+            colors by prior mass.
         window : pair of float or pair of pairs, default=(-4.0, 4.0)
             Lowest and highest value of the latent variables, the same for both or one pair each.
             Regions outside are not drawn, unbounded ones as far as they lie inside.
         colorbar : bool, default=True
-            Whether to add a colour bar.
+            Whether to add a color bar.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **kwargs : dict
@@ -167,7 +167,7 @@ class LatentPartitionDisplay:
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         colorbar : bool, default=True
-            Whether to add a colour bar.
+            Whether to add a color bar.
         **kwargs : dict
             Passed to matplotlib's `PolyCollection`, such as ``cmap``, ``norm`` or ``edgecolor``.
 
@@ -198,7 +198,7 @@ class LatentPartitionDisplay:
         # Of many cells, the lines between them would cover the rest.
         linewidth = 0.8 * min(1.0, math.sqrt(_MANY_CELLS / max(1, len(corners))))
         defaults: dict[str, Any] = {"cmap": "Blues", "edgecolor": "0.45", "linewidth": linewidth}
-        # Nothing has the palest colour, whatever the smallest value is.
+        # Nothing has the palest color, whatever the smallest value is.
         if "norm" not in kwargs:
             defaults["norm"] = Normalize(vmin=0.0)
         style = merge_style(defaults, kwargs, PolyCollection)

@@ -1,4 +1,4 @@
-"""PosteriorDisplay: the latent points that explain a row."""
+"""PosteriorDisplay: the latent points that explain a sample."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdgn._network import Floats
 from skdgn._posterior import Posterior
+from skdgn._runtime import Floats
 from skdgn.displays._canvas import choose_axes, merge_style, require_matplotlib
 from skdgn.displays._checks import (
     check_drawable,
@@ -34,7 +34,7 @@ _REACH = 4.0
 
 
 class PosteriorDisplay:
-    """The exact posterior of the latent variables, given a row: a curve, or a map.
+    """The exact posterior of the latent variables, given a sample: a curve, or a map.
 
     Borders of regions are drawn with it, its mean and its mode.  Make it with `from_estimator`;
     the parameters are kept as attributes.
@@ -62,7 +62,7 @@ class PosteriorDisplay:
     mean_, mode_ : Line2D
         Their markers; on the curve, if it is one.
     colorbar_ : Colorbar or None
-        What the colours of a map mean.
+        What the colors of a map mean.
     ax_ : matplotlib Axes
         Where it was drawn.
     figure_ : matplotlib Figure
@@ -124,21 +124,21 @@ class PosteriorDisplay:
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the posterior of one row under a fitted model.
+        """Draw the posterior of one sample under a fitted model.
 
         Parameters
         ----------
         estimator : PiecewiseAffineDGN
             Fitted, with one or two latent dimensions.
         X : array-like of shape (1, n_features)
-            The row; NaN where a value is missing.
+            The sample; NaN where a value is missing.
         window : pair of float or pair of pairs, default=None
             Lowest and highest value of the latent variables, the same for both or one pair each.
             None covers almost all of the posterior's mass.
         grid_resolution : int, default=200
             Number of grid points along each axis.  A curve has two more next to every border.
         colorbar : bool, default=True
-            Whether to add a colour bar to a map.
+            Whether to add a color bar to a map.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **kwargs : dict
@@ -166,7 +166,9 @@ class PosteriorDisplay:
         limits = None if window is None else check_window(window, n_components)
         posterior = check_rows(X, model)
         if len(posterior) != 1:
-            raise ValueError(f"X must be one row, of shape (1, n_features), got {len(posterior)}.")
+            raise ValueError(
+                f"X must be one sample, of shape (1, n_features), got {len(posterior)}."
+            )
         mean, mode = posterior.mean[0], posterior.mode()[0]
         if limits is None:
             limits = _window_of(posterior, mode)
@@ -197,7 +199,7 @@ class PosteriorDisplay:
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         colorbar : bool, default=True
-            Whether to add a colour bar to a map.
+            Whether to add a color bar to a map.
         **kwargs : dict
             Passed to matplotlib's `plot` (one latent dimension) or `pcolormesh` (two).
 

@@ -1,4 +1,4 @@
-"""How far a trained variational autoencoder is from the truth, row by row."""
+"""How far a trained variational autoencoder is from the truth, sample by sample."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
-from skdgn._network import Floats, finite_array
-from skdgn._torch import import_torch, to_array
-from skdgn.estimator import PiecewiseAffineDGN
+from skdgn._estimators import PiecewiseAffineDGN
+from skdgn._network import finite_array, import_torch, to_array
+from skdgn._runtime import Floats
 from skdgn.vae.display import AuditDisplay
 
 _QUANTILES = {"min": 0.0, "25%": 0.25, "50%": 0.5, "75%": 0.75, "max": 1.0}
@@ -20,7 +20,7 @@ _QUANTILES = {"min": 0.0, "25%": 0.25, "50%": 0.5, "75%": 0.75, "max": 1.0}
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found; every array has one value for each row, in nats.
+    """What an audit found; every array has one value for each sample, in nats.
 
     Attributes
     ----------
@@ -30,8 +30,8 @@ class Audit:
         Exact lower bound that the encoder's q(z | x) gives, without Monte Carlo.
     kl : ndarray of shape (n_samples,)
         Exact KL(q || posterior); log p(x) is the sum of this and the lower bound.
-    amortisation_gap : ndarray of shape (n_samples,)
-        The part of it that the best Gaussian for the row would not lose: the encoder's fault.
+    amortization_gap : ndarray of shape (n_samples,)
+        The part of it that the best Gaussian for the sample would not lose: the encoder's fault.
     family_gap : ndarray of shape (n_samples,)
         The part that the best Gaussian loses, too: the posterior is not Gaussian.
     identity_error : float
@@ -45,7 +45,7 @@ class Audit:
     ...     log_likelihood=np.array([-1.0, -2.0]),
     ...     elbo=np.array([-1.25, -2.5]),
     ...     kl=np.array([0.25, 0.5]),
-    ...     amortisation_gap=np.array([0.25, 0.25]),
+    ...     amortization_gap=np.array([0.25, 0.25]),
     ...     family_gap=np.array([0.0, 0.25]),
     ... )
     >>> found.identity_error
@@ -55,7 +55,7 @@ class Audit:
     log_likelihood: Floats
     elbo: Floats
     kl: Floats
-    amortisation_gap: Floats
+    amortization_gap: Floats
     family_gap: Floats
 
     @property
@@ -68,12 +68,12 @@ class Audit:
             "log likelihood": self.log_likelihood,
             "ELBO": self.elbo,
             "KL": self.kl,
-            "amortisation gap": self.amortisation_gap,
+            "amortization gap": self.amortization_gap,
             "Gaussian-family gap": self.family_gap,
         }
 
     def summary(self) -> str:
-        """Return a table of means, standard deviations and quantiles over the rows.
+        """Return a table of means, standard deviations and quantiles over the samples.
 
         Returns
         -------
@@ -88,7 +88,7 @@ class Audit:
         ...     log_likelihood=np.array([-1.0, -2.0]),
         ...     elbo=np.array([-1.25, -2.5]),
         ...     kl=np.array([0.25, 0.5]),
-        ...     amortisation_gap=np.array([0.25, 0.25]),
+        ...     amortization_gap=np.array([0.25, 0.25]),
         ...     family_gap=np.array([0.0, 0.25]),
         ... )
         >>> print(found.summary())
@@ -96,9 +96,9 @@ class Audit:
         log likelihood         -1.500     0.500    -2.000    -1.750    -1.500    -1.250    -1.000
         ELBO                   -1.875     0.625    -2.500    -2.188    -1.875    -1.562    -1.250
         KL                      0.375     0.125     0.250     0.312     0.375     0.438     0.500
-        amortisation gap        0.250     0.000     0.250     0.250     0.250     0.250     0.250
+        amortization gap        0.250     0.000     0.250     0.250     0.250     0.250     0.250
         Gaussian-family gap     0.125     0.125     0.000     0.062     0.125     0.188     0.250
-        2 rows; log likelihood = ELBO + KL to 0e+00
+        2 samples; log likelihood = ELBO + KL to 0e+00
         """
         names = ["mean", "std", *_QUANTILES]
         lines = [" " * 19 + "".join(f"{name:>10s}" for name in names)]
@@ -107,7 +107,7 @@ class Audit:
             numbers += [np.quantile(values, level) for level in _QUANTILES.values()]
             lines.append(f"{title:19s}" + "".join(f"{number:10.3f}" for number in numbers))
         lines.append(
-            f"{len(self.elbo)} rows; log likelihood = ELBO + KL to {self.identity_error:.0e}"
+            f"{len(self.elbo)} samples; log likelihood = ELBO + KL to {self.identity_error:.0e}"
         )
         return "\n".join(lines)
 
@@ -115,7 +115,7 @@ class Audit:
         return self.summary()
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with a line for each row.
+        """Return a pandas DataFrame with a line for each sample.
 
         Returns
         -------
@@ -130,7 +130,7 @@ class Audit:
         ...     log_likelihood=np.array([-1.0, -2.0]),
         ...     elbo=np.array([-1.25, -2.5]),
         ...     kl=np.array([0.25, 0.5]),
-        ...     amortisation_gap=np.array([0.25, 0.25]),
+        ...     amortization_gap=np.array([0.25, 0.25]),
         ...     family_gap=np.array([0.0, 0.25]),
         ... )
         >>> found.to_frame()["KL"].tolist()
@@ -141,7 +141,7 @@ class Audit:
         return pd.DataFrame(self._columns())
 
     def plot(self, axes: Any = None) -> AuditDisplay:
-        """Draw the lower bound against the log likelihood, and the gaps, row by row.
+        """Draw the lower bound against the log likelihood, and the gaps, sample by sample.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class Audit:
         ...     log_likelihood=np.array([-1.0, -2.0]),
         ...     elbo=np.array([-1.25, -2.5]),
         ...     kl=np.array([0.25, 0.5]),
-        ...     amortisation_gap=np.array([0.25, 0.25]),
+        ...     amortization_gap=np.array([0.25, 0.25]),
         ...     family_gap=np.array([0.0, 0.25]),
         ... )
         >>> found.plot().axes_[1].get_ylabel()
@@ -170,7 +170,7 @@ class Audit:
         display = AuditDisplay(
             log_likelihood=self.log_likelihood,
             elbo=self.elbo,
-            amortisation_gap=self.amortisation_gap,
+            amortization_gap=self.amortization_gap,
             family_gap=self.family_gap,
         )
         return display.plot(axes)
@@ -184,7 +184,7 @@ def audit(
     *,
     encoder_scale: str = "log_variance",
 ) -> Audit:
-    """Compare the encoder of a variational autoencoder with the exact posterior, row by row.
+    """Compare the encoder of a variational autoencoder with the exact posterior, sample by sample.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def audit(
         of that shape, see ``encoder_scale``, or covariance matrices, of shape (n_samples,
         n_components, n_components).  Arrays will do.
     X : array-like of shape (n_samples, n_features)
-        Rows to audit, best such that were not trained on.
+        Samples to audit, best such that were not trained on.
     noise_covariance : float, array-like or torch.Tensor
         Covariance of the noise: a number, (n_features,) or (n_features, n_features).
     encoder_scale : {"log_variance", "variance"}, default="log_variance"
@@ -206,7 +206,7 @@ def audit(
     Returns
     -------
     audit : Audit
-        Exact log likelihood, lower bound, divergence and its two parts for each row; a table
+        Exact log likelihood, lower bound, divergence and its two parts for each sample; a table
         (``summary``, ``to_frame``) and a picture (``plot``) of them.
 
     See Also
@@ -216,7 +216,7 @@ def audit(
     Notes
     -----
     The search for each row's best Gaussian, which tells one gap from the other, takes most of the
-    time: milliseconds a row.  A few hundred rows tell enough.
+    time: milliseconds a sample.  A few hundred samples tell enough.
 
     Examples
     --------
@@ -246,12 +246,12 @@ def audit(
             f"got {rows.shape[1]}."
         )
     means, covariances = _encode(encoder, rows, decoder, encoder_scale)
-    amortisation_gap, family_gap = model.variational_gap(rows, means, covariances)
+    amortization_gap, family_gap = model.variational_gap(rows, means, covariances)
     return Audit(
         log_likelihood=model.score_samples(rows),
         elbo=model.elbo(rows, means, covariances),
-        kl=amortisation_gap + family_gap,
-        amortisation_gap=amortisation_gap,
+        kl=amortization_gap + family_gap,
+        amortization_gap=amortization_gap,
         family_gap=family_gap,
     )
 

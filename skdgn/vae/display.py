@@ -6,22 +6,22 @@ from typing import Any, Self
 
 import numpy as np
 
-from skdgn._network import Floats
+from skdgn._runtime import Floats
 from skdgn.displays._canvas import require_matplotlib
 
 
 class AuditDisplay:
-    """Lower bounds and gaps of an audited variational autoencoder, drawn row by row.
+    """Lower bounds and gaps of an audited variational autoencoder, drawn sample by sample.
 
     `Audit.plot` makes one.
 
     Parameters
     ----------
     log_likelihood : ndarray of shape (n_samples,)
-        Exact log p(x) of each row.
+        Exact log p(x) of each sample.
     elbo : ndarray of shape (n_samples,)
         Its exact lower bound.
-    amortisation_gap : ndarray of shape (n_samples,)
+    amortization_gap : ndarray of shape (n_samples,)
         What the encoder loses against the best Gaussian.
     family_gap : ndarray of shape (n_samples,)
         What the best Gaussian loses.
@@ -31,7 +31,7 @@ class AuditDisplay:
     figure_ : matplotlib Figure
         Where it was drawn.
     axes_ : ndarray of two matplotlib Axes
-        Lower bound against log likelihood; the gaps of the rows, in the order of their sum.
+        Lower bound against log likelihood; the gaps of the samples, in the order of their sum.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class AuditDisplay:
     >>> display = AuditDisplay(
     ...     log_likelihood=np.array([-1.0, -2.0]),
     ...     elbo=np.array([-1.2, -2.6]),
-    ...     amortisation_gap=gaps,
+    ...     amortization_gap=gaps,
     ...     family_gap=gaps,
     ... ).plot()
     >>> len(display.axes_)
@@ -56,12 +56,12 @@ class AuditDisplay:
         *,
         log_likelihood: Floats,
         elbo: Floats,
-        amortisation_gap: Floats,
+        amortization_gap: Floats,
         family_gap: Floats,
     ) -> None:
         self.log_likelihood = log_likelihood
         self.elbo = elbo
-        self.amortisation_gap = amortisation_gap
+        self.amortization_gap = amortization_gap
         self.family_gap = family_gap
 
     def plot(self, axes: Any = None) -> Self:
@@ -86,7 +86,7 @@ class AuditDisplay:
         >>> display = AuditDisplay(
         ...     log_likelihood=np.array([-1.0, -2.0]),
         ...     elbo=np.array([-1.25, -2.5]),
-        ...     amortisation_gap=np.array([0.25, 0.25]),
+        ...     amortization_gap=np.array([0.25, 0.25]),
         ...     family_gap=np.array([0.0, 0.25]),
         ... ).plot(axes)
         >>> display.figure_ is figure
@@ -103,12 +103,12 @@ class AuditDisplay:
         self.axes_, self.figure_ = np.asarray(axes, dtype=object), left.figure
         ends = [self.log_likelihood.min(), self.log_likelihood.max()]
         left.plot(ends, ends, color="black", linewidth=0.8, label="no gap")
-        left.scatter(self.log_likelihood, self.elbo, s=8, color="tab:blue", label="rows")
+        left.scatter(self.log_likelihood, self.elbo, s=8, color="tab:blue", label="samples")
         left.set(xlabel="exact log likelihood", ylabel="exact lower bound (ELBO)")
         left.legend()
-        order = np.argsort(self.amortisation_gap + self.family_gap)
+        order = np.argsort(self.amortization_gap + self.family_gap)
         family = self.family_gap[order]
-        total = family + self.amortisation_gap[order]
+        total = family + self.amortization_gap[order]
         share = (np.arange(len(order)) + 0.5) / len(order)
         right.fill_between(
             share,
@@ -123,9 +123,9 @@ class AuditDisplay:
             total,
             color="tab:orange",
             step="mid",
-            label=f"amortisation, {(total - family).mean():.3f} on average",
+            label=f"amortization, {(total - family).mean():.3f} on average",
         )
-        right.set(xlabel="share of the rows", ylabel="KL(q || posterior)", xlim=(0.0, 1.0))
+        right.set(xlabel="share of the samples", ylabel="KL(q || posterior)", xlim=(0.0, 1.0))
         right.set_ylim(bottom=0.0)
         right.legend(loc="upper left")
         return self

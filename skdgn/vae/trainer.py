@@ -12,19 +12,19 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils._param_validation import Interval
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skdgn._checks import check_hidden_layer_sizes
-from skdgn._documentation import DocumentedMixin
-from skdgn._jit import LOG_SQRT_2PI
-from skdgn._network import Floats, Network
+from skdgn._estimators import (
+    DocumentedMixin,
+    Interval,
+    PiecewiseAffineDGN,
+    check_hidden_layer_sizes,
+    fit_context,
+)
+from skdgn._network import Network, import_torch, read_decoder, to_array, write_decoder
 from skdgn._noise import Noise
-from skdgn._random import draw_seed
-from skdgn._torch import import_torch, read_decoder, to_array, write_decoder
-from skdgn._versions import VersionedMixin
-from skdgn.estimator import PiecewiseAffineDGN
+from skdgn._runtime import LOG_SQRT_2PI, Floats, VersionedMixin, draw_seed
 
 
 class Epoch(NamedTuple):
@@ -33,7 +33,7 @@ class Epoch(NamedTuple):
     Attributes
     ----------
     elbo : float
-        Mean lower bound of the rows, by one draw of z each, while the weights moved.
+        Mean lower bound of the samples, by one draw of z each, while the weights moved.
     seconds : float
         Of training since the first epoch, callbacks not included.
 
@@ -49,12 +49,12 @@ class Epoch(NamedTuple):
 
 
 class GaussianEncoder:
-    """Turn rows into Gaussians q(z | x) with independent components.
+    """Turn samples into Gaussians q(z | x) with independent components.
 
     Parameters
     ----------
     layers : torch.nn.Module
-        From rows (n, n_features) to (n, 2 n_components): means, then logarithms of variances.
+        From samples (n, n_features) to (n, 2 n_components): means, then logarithms of variances.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
     learning_rate : float, default=1e-3
         Of Adam.
     batch_size : int, default=50
-        Rows of a mini-batch.
+        Samples of a mini-batch.
     max_iter : int, default=1000
         Largest number of epochs.
     tol : float, default=1e-3
@@ -105,7 +105,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         Called with this object before the first and after every epoch, with the attributes below
         up to date.  Its time does not count as training.  Training stops if it returns True.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the encoder's weights, of the order of the rows and of the draws of z.
+        Seed of the encoder's weights, of the order of the samples and of the draws of z.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
     noise_covariance_ : float or ndarray of shape (n_features,)
         The learned variance of the noise.
     history_ : list of Epoch
-        For every epoch, ``elbo``, the mean lower bound of the rows while it went on, and
+        For every epoch, ``elbo``, the mean lower bound of the samples while it went on, and
         ``seconds`` of training up to its end.
     n_iter_ : int
         Number of epochs.
@@ -188,14 +188,14 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         self.callback = callback
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: None = None) -> Self:
         """Train decoder, encoder and noise.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows without holes.
+            Samples without missing values.
         y : None
             Ignored, present for scikit-learn's conventions.
 
@@ -302,17 +302,17 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         return PiecewiseAffineDGN.from_torch(self.decoder_, self.noise_covariance_)
 
     def encode(self, X: ArrayLike) -> tuple[Floats, Floats]:
-        """Compute the encoder's Gaussian q(z | x) for each row.
+        """Compute the encoder's Gaussian q(z | x) for each sample.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows without holes.
+            Samples without missing values.
 
         Returns
         -------
         means : ndarray of shape (n_samples, n_components)
-            Mean of q for each row.
+            Mean of q for each sample.
         covariances : ndarray of shape (n_samples, n_components, n_components)
             Diagonal matrices.
 
@@ -338,14 +338,14 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
     def monte_carlo_elbo(
         self, X: ArrayLike, n_draws: int = 100, random_state: Any = None
     ) -> tuple[Floats, Floats]:
-        """Estimate the lower bound of each row as training does, by draws from the encoder.
+        """Estimate the lower bound of each sample as training does, by draws from the encoder.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows without holes.
+            Samples without missing values.
         n_draws : int, default=100
-            Draws of z for each row.
+            Draws of z for each sample.
         random_state : int, RandomState, Generator or None, default=None
             Seed of the draws.
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdgn._cells import Cells, integrate_cell, whole_space
-from skdgn._jit import kernel
+from skdgn._geometry.interface import Cells, integrate_cell
+from skdgn._geometry.kinds import whole_space
+from skdgn._runtime.compiler import kernel
 
 # Tails of polyhedra take long; sums of prior masses do not need them to more than this.
 POLYHEDRON_LOG_TOLERANCE = np.log(1e-13)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from skdgn._cells import Cells
-from skdgn._cells.intervals import _FAR, Intervals, gaussian_integrals
-from skdgn._cells.quadrature import LONG_RANGE, NEGLIGIBLE_EXPONENT, SHORT_RANGE
+from skdgn._geometry.interface import Cells
+from skdgn._geometry.intervals import _FAR, Intervals, gaussian_integrals
+from skdgn._geometry.quadrature import LONG_RANGE, NEGLIGIBLE_EXPONENT, SHORT_RANGE
 from tests.cells.helpers import Integral, combine, cut, integrate
 from tests.reference import masses
 
@@ -37,7 +37,7 @@ def integrate_interval(
 
 
 def reference_interval(lower: float, upper: float, center: float = 0.0) -> Integral:
-    """Integrate N(center, 1) in high precision, the centre subtracted exactly."""
+    """Integrate N(center, 1) in high precision, the center subtracted exactly."""
     with mp.workdps(masses.DIGITS):
         # A tail of e^(-x) has a variance that is a difference of numbers e^x times larger.
         shifted = [mp.mpf(end) - mp.mpf(center) for end in (lower, upper)]
@@ -92,7 +92,7 @@ def test_masses_and_moments_equal_the_reference(lower: float, width: float, cent
 @pytest.mark.parametrize("width", [1e-9, 1e-3, 1.0, np.inf])
 @pytest.mark.parametrize("start", [1e-9, 0.5, 5.0, 40.0, 1e3])
 def test_slivers_and_tails_keep_relative_accuracy(start: float, width: float, sign: float) -> None:
-    # The centre is at zero and ends are as given: no rounding error is unavoidable.
+    # The center is at zero and ends are as given: no rounding error is unavoidable.
     ends = sorted([sign * start, sign * (start + width)])
     actual = integrate_interval(make_interval(*ends))
     expected = reference_interval(*ends)
@@ -158,7 +158,7 @@ def test_formulas_are_accurate_where_an_interval_around_zero_gets_wide(
 
 
 @pytest.mark.parametrize("width", [1e-9, 0.3, 2.0, 8.0])
-def test_nothing_jumps_when_the_centre_enters(width: float) -> None:
+def test_nothing_jumps_when_the_center_enters(width: float) -> None:
     values = [
         integrate_interval(make_interval(0.0, width), center) for center in (-1e-13, 0.0, 1e-13)
     ]

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdgn._cells import Cells
-from skdgn._cells.boundaries import nearest_point, sliced_polygon
-from skdgn._cells.polygons import Polygons
+from skdgn._geometry.boundaries import nearest_point, sliced_polygon
+from skdgn._geometry.interface import Cells
+from skdgn._geometry.polygons import Polygons
 from tests.cells.helpers import Integral, cell_from_halfspaces, combine, cut, integrate
 from tests.reference import masses
 
@@ -63,7 +63,7 @@ def factors(draw: st.DrawFn) -> np.ndarray:
 
 angles = st.floats(0.0, 2.0 * math.pi)
 near_centers = st.tuples(st.floats(-6, 6), st.floats(-6, 6)).map(np.array)
-# Centres at up to a thousand deviations.
+# Centers at up to a thousand deviations.
 far_centers = st.builds(
     lambda angle, exponent: 10.0**exponent * unit(angle), angles, st.floats(0.0, 3.0)
 )
@@ -75,7 +75,7 @@ def make_cell(shape: Shape) -> Cells:
 
 
 def reference_integral(cell: Cells, center: np.ndarray) -> Integral:
-    """Integrate N(center, I) in high precision, the centre subtracted exactly."""
+    """Integrate N(center, I) in high precision, the center subtracted exactly."""
     facets = cell.facets()
     with mp.workdps(masses.DIGITS):
         offsets = [
@@ -322,7 +322,7 @@ def test_half_planes_and_strips_are_intervals(start: float, width: float, angle:
 
 @pytest.mark.parametrize("n_wedges", [3, 4, 7])
 @pytest.mark.parametrize("tip", [np.zeros(2), np.array([0.7, -0.35]), np.array([1e3, 3.0])])
-def test_wedges_around_the_centre_have_their_angle_as_mass(tip: np.ndarray, n_wedges: int) -> None:
+def test_wedges_around_the_center_have_their_angle_as_mass(tip: np.ndarray, n_wedges: int) -> None:
     directions = np.sort(np.random.default_rng(n_wedges).uniform(0.0, 0.4, n_wedges) / n_wedges)
     directions = 2.0 * math.pi * (directions + np.arange(n_wedges) / n_wedges)
     openings = np.diff(np.append(directions, directions[0] + 2.0 * math.pi))
@@ -342,7 +342,7 @@ def test_wedges_around_the_centre_have_their_angle_as_mass(tip: np.ndarray, n_we
 @pytest.mark.parametrize("direction", [0.1, 2.0, 4.5])
 @pytest.mark.parametrize("opening", [0.3, 1.5, 2.8])
 @pytest.mark.parametrize("distance", [0.0, 1e-16, 1e-12, 1e-9, 1e-6, 1e-4, 1e-2])
-def test_centres_close_to_a_vertex(distance: float, opening: float, direction: float) -> None:
+def test_centers_close_to_a_vertex(distance: float, opening: float, direction: float) -> None:
     tip = np.array([0.7, 0.35])
     normals = np.array([unit(0.4), unit(0.4 + math.pi - opening)])
     cell = cell_from_halfspaces(normals, normals @ tip)
@@ -352,7 +352,7 @@ def test_centres_close_to_a_vertex(distance: float, opening: float, direction: f
 
 @pytest.mark.parametrize("share", [0.0, 1e-9, 0.3, 1.0])
 @pytest.mark.parametrize("depth", [-1e-9, 0.0, 1e-16, 1e-9])
-def test_centres_close_to_an_edge(depth: float, share: float) -> None:
+def test_centers_close_to_an_edge(depth: float, share: float) -> None:
     corners = np.array([[0.2, -0.3], [1.9, 0.4], [0.5, 1.6]])
     edges = np.roll(corners, -1, axis=0) - corners
     normals = np.stack([-edges[:, 1], edges[:, 0]], axis=1)
@@ -373,7 +373,7 @@ def by_chords(cell: Cells, center: np.ndarray) -> Integral:
     return Integral(float(log_mass), mean, covariance)
 
 
-# Directions of the normals, and offsets; centres move away along the first normal.
+# Directions of the normals, and offsets; centers move away along the first normal.
 FAMILIES = {
     "triangle": ([0.5, 2.5, 4.6], [0.0, -1.0, -0.8]),
     "thin triangle": ([0.0, 3.1, 4.7], [0.0, -0.03, -2.0]),
@@ -386,7 +386,7 @@ FAMILIES = {
 
 
 def family_at(family: str, distance: float) -> tuple[Cells, np.ndarray]:
-    """Make a cell of a family, and a centre at a distance from its first edge's line."""
+    """Make a cell of a family, and a center at a distance from its first edge's line."""
     directions, offsets = FAMILIES[family]
     normals = np.array([unit(angle) for angle in directions])
     return cell_from_halfspaces(normals, offsets), -distance * normals[0]
@@ -445,7 +445,7 @@ def test_masses_stay_within_the_tolerance(
 
 
 @given(shapes(), near_centers, st.floats(-35.0, -3.0))
-def test_unnormalised_moments_stay_near_the_tolerance(
+def test_unnormalized_moments_stay_near_the_tolerance(
     shape: Shape, center: np.ndarray, log_tolerance: float
 ) -> None:
     """Errors of moments count in proportion to the mass; distances are at most about ten."""

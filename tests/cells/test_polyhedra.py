@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from skdgn._cells import integrate_gaussian, simplices, whole_space
-from skdgn._cells.flags import flag_polyhedron, nearest_in_polyhedron
-from skdgn._cells.sections import sliced_polyhedron
-from skdgn._partition import build_partition
+from skdgn._geometry.flags import flag_polyhedron, nearest_in_polyhedron
+from skdgn._geometry.integrals import integrate_gaussian
+from skdgn._geometry.kinds import whole_space
+from skdgn._geometry.sections import sliced_polyhedron
+from skdgn._partition.enumeration import build_partition
 from tests.cells.helpers import cell_from_halfspaces, combine, cut, integrate
 from tests.networks import random_network
-from tests.reference import masses
+from tests.reference import masses, simplices
 
 # Flags are sums of terms of order one: this is what rounding leaves, with room for twenty terms.
 FLAG_ERROR = 2e-14

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from scipy.stats import special_ortho_group
 
-import skdgn._partition
-from skdgn._cells import CellIntegrals, integrate_gaussian, simplices
-from skdgn._cells._interface import THINNEST_PIECE
-from skdgn._cells.intervals import Intervals
-from skdgn._cells.polygons import Polygons
-from skdgn._cells.polytopes import Polytopes
-from skdgn._cells.quadratic_program import nearest_point
-from skdgn._network import Network
-from skdgn._partition import Partition, build_partition
+import skdgn._partition.enumeration
+from skdgn._geometry.integrals import CellIntegrals, integrate_gaussian
+from skdgn._geometry.interface import THINNEST_PIECE
+from skdgn._geometry.intervals import Intervals
+from skdgn._geometry.polygons import Polygons
+from skdgn._geometry.polytopes import Polytopes
+from skdgn._geometry.quadratic_program import nearest_point
+from skdgn._network.network import Network
+from skdgn._partition.enumeration import Partition, build_partition
 from tests.cells.helpers import cut, integrate
 from tests.networks import (
     DEGENERATE,
@@ -26,6 +26,7 @@ from tests.networks import (
     regions_of_patterns,
 )
 from tests.reference import patterns as reference
+from tests.reference import simplices
 
 # Standard errors that the actual error of an integral may amount to, and how many of them may.
 TIMES_ERROR = 4.0
@@ -36,7 +37,7 @@ SMALL_ERROR = 5e-4
 def polytope_partition(network: Network) -> Partition:
     """Partition latent space into polytopes, whatever kind is made for its dimension."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(skdgn._partition, "whole_space", Polytopes.whole_space)
+        patch.setattr(skdgn._partition.enumeration, "whole_space", Polytopes.whole_space)
         return build_partition(network)
 
 
@@ -181,7 +182,7 @@ def test_constant_functions_cut_nothing() -> None:
 
 
 @pytest.mark.parametrize("distance", [0.0, 1.0, 1e6])
-def test_thin_pieces_stay_with_their_neighbour(distance: float) -> None:
+def test_thin_pieces_stay_with_their_neighbor(distance: float) -> None:
     normal = rotation(4)[0]
     half, _ = cut(Polytopes.whole_space(4), normal, distance)
     scale = 1.0 + distance

@@ -6,6 +6,7 @@ import itertools
 import math
 from fractions import Fraction
 
+import cdd
 import mpmath as mp
 import numpy as np
 import pytest
@@ -13,10 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from skdgn._cells.generators import find_dual_basis, find_generators, triangulate
-from skdgn._cells.orthants import orthant_probability
-from skdgn._cells.simplices import integrate
 from tests.reference import masses, patterns
+from tests.reference.generators import (
+    find_by_cddlib,
+    find_dual_basis,
+    find_exactly,
+    find_generators,
+    triangulate,
+)
+from tests.reference.orthants import orthant_probability
+from tests.reference.simplices import integrate
 
 # Sums of tens of probabilities, each good to a rounding error.
 CLOSED_FORM = 2e-15
@@ -333,11 +340,56 @@ def test_simplices_of_a_cube_fill_it():
     np.testing.assert_array_equal(values[~np.eye(4, dtype=bool)], 0.0)
 
 
+def cone_over(normals, offsets):
+    """Return the inequalities of the cone over a cell."""
+    S = np.shape(normals)[1]
+    rows = [[*n, -c] for n, c in zip(normals, offsets, strict=True)]
+    return [[Fraction(x) for x in row] for row in [[0.0] * S + [1.0], *rows]]
+
+
 def test_generators_of_half_a_strip_are_two_vertices_and_a_ray():
     rows = [[0, 0, 1], [1, 0, 0], [-1, 0, 2], [0, 1, 3]]  # 0 <= x <= 2, y >= -3
-    cone = find_generators([[Fraction(x) for x in row] for row in rows])
+    cone = find_exactly([[Fraction(x) for x in row] for row in rows])
     assert set(cone.rays) == {(0, -3, 1), (2, -3, 1), (0, 1, 0)}
     assert len(list(triangulate(frozenset(range(3)), cone.walls))) == 1
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 4])
+@pytest.mark.parametrize("seed", range(5))
+def test_cddlib_finds_the_generators_of_ordinary_cells(seed, dimension):
+    inequalities = cone_over(*random_cell(seed, dimension + 3, dimension))
+    by_cddlib, exact = find_by_cddlib(inequalities), find_exactly(inequalities)
+    assert by_cddlib is not None
+    directions = [
+        np.array([[x / max(map(abs, ray)) for x in ray] for ray in cone.rays])
+        for cone in (by_cddlib, exact)
+    ]
+    distances = np.abs(directions[0][:, np.newaxis] - directions[1]).max(axis=2)
+    partners = distances.argmin(axis=1)
+    assert sorted(partners) == list(range(len(exact.rays)))
+    assert distances.min(axis=1).max() < 1e-12
+    assert [{partners[i] for i in wall} for wall in by_cddlib.walls] == exact.walls
+
+
+SLIVER = ([[0.8, 0.6], [-0.8, -0.6], [0.6, -0.8], [-0.6, 0.8]], [0.3, -0.3 - 1e-9, -1.0, -1.0])
+# Three edges that nearly meet in one point: the third cuts off 1e-9 of the corner.
+CORNER = ([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [0.0, 0.0, 1e-9])
+
+
+@pytest.mark.parametrize("cell", [SLIVER, CORNER], ids=["sliver", "corner"])
+def test_exact_arithmetic_is_needed_where_cddlib_cannot_tell(cell):
+    normals, offsets = np.array(cell[0]), np.array(cell[1])
+    found = cdd.copy_generators(
+        cdd.polyhedron_from_matrix(
+            cdd.matrix_from_array(
+                np.column_stack([-offsets, normals]), rep_type=cdd.RepType.INEQUALITY
+            )
+        )
+    )
+    exact = find_generators(cone_over(normals, offsets))
+    assert find_by_cddlib(cone_over(normals, offsets)) is None
+    assert len(exact.rays) == 4
+    assert len(found.array) < 4
 
 
 @pytest.mark.parametrize("angle", [1e-12, 1e-5, 0.5, math.pi - 1e-5, math.pi - 1e-12])

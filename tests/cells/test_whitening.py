@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skdgn._cells import make_room, whiten_cell
-from skdgn._jit import kernel
-from skdgn._partition import build_partition
+from skdgn._geometry.interface import make_room, whiten_cell
+from skdgn._partition.enumeration import build_partition
+from skdgn._runtime.compiler import kernel
 from tests.networks import random_network
 
 

@@ -51,7 +51,7 @@ MOST_HALVINGS = 300
 
 
 class Moments(NamedTuple):
-    """Unnormalised moments, as mpmath numbers: int phi, int y phi, int y y' phi."""
+    """Unnormalized moments, as mpmath numbers: int phi, int y phi, int y y' phi."""
 
     mass: Number
     first: list[Number]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import cdd
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
@@ -54,6 +55,7 @@ def walk(
 ) -> set[Pattern]:
     """Walk from cell to cell through all facets (Algorithm 1 of the paper).
 
+    The facets of a cell are its halfspaces without the redundant ones, which cddlib finds.
     Weights must be in general position: crossing a facet flips one unit.
 
     Parameters
@@ -69,12 +71,11 @@ def walk(
     while waiting:
         pattern = waiting.pop()
         normals, offsets = cell(weights, biases, pattern, activation, negative_slope)
-        for unit in range(len(pattern)):
-            if _is_facet(normals, offsets, unit):
-                flipped = (*pattern[:unit], not pattern[unit], *pattern[unit + 1 :])
-                if flipped not in found:
-                    found.add(flipped)
-                    waiting.append(flipped)
+        for unit in _facets(normals, offsets):
+            flipped = (*pattern[:unit], not pattern[unit], *pattern[unit + 1 :])
+            if flipped not in found:
+                found.add(flipped)
+                waiting.append(flipped)
     return found
 
 
@@ -156,7 +157,7 @@ def _slopes(positive: NDArray[np.bool_], activation: str, negative_slope: float)
 
 
 def _has_interior(normals: Floats, offsets: Floats) -> bool:
-    """Maximise the radius of a ball in the cell (at most 1)."""
+    """Maximize the radius of a ball in the cell (at most 1)."""
     lengths = np.linalg.norm(normals, axis=1)
     constant = lengths < CONSTANT
     if np.any(offsets[constant] > 0):
@@ -175,9 +176,10 @@ def _has_interior(normals: Floats, offsets: Floats) -> bool:
     return result.status == 0 and -result.fun > SMALLEST_RADIUS
 
 
-def _is_facet(normals: Floats, offsets: Floats, unit: int) -> bool:
-    """Tell whether the other halfspaces let the cell pass the boundary of this one."""
-    return _has_interior(
-        np.vstack([np.delete(normals, unit, axis=0), -normals[unit]]),
-        np.append(np.delete(offsets, unit), -offsets[unit]),
-    )
+def _facets(normals: Floats, offsets: Floats) -> list[int]:
+    """Find the halfspaces of a cell that are not redundant."""
+    lengths = np.linalg.norm(normals, axis=1)
+    units = np.flatnonzero(lengths > CONSTANT)
+    rows = np.column_stack([-offsets, normals])[units] / lengths[units, np.newaxis]
+    matrix = cdd.matrix_from_array(rows, rep_type=cdd.RepType.INEQUALITY)
+    return np.delete(units, sorted(cdd.redundant_rows(matrix))).tolist()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
-from skdgn._network import Network
+from skdgn._network.network import Network
 
 REACH = 9.0  # beyond it the prior has a mass of 1e-18
 WIDEST_PANEL = 0.4

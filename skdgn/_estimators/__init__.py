@@ -1,0 +1,27 @@
+"""The scikit-learn classes, and what they share."""
+
+from skdgn._estimators.checks import check_hidden_layer_sizes, index_of_feature
+from skdgn._estimators.density import ExactDensity, SumOfDensities, check_density
+from skdgn._estimators.documentation import DocumentedMixin
+from skdgn._estimators.ensemble import DGNEnsemble
+from skdgn._estimators.imputer import DGNImputer
+from skdgn._estimators.mixture import DGNMixture
+from skdgn._estimators.network import PiecewiseAffineDGN
+from skdgn._estimators.outliers import DGNOutlierDetector
+from skdgn._estimators.sklearn_parts import Interval, fit_context
+
+__all__ = [
+    "DGNEnsemble",
+    "DGNImputer",
+    "DGNMixture",
+    "DGNOutlierDetector",
+    "DocumentedMixin",
+    "ExactDensity",
+    "Interval",
+    "PiecewiseAffineDGN",
+    "SumOfDensities",
+    "check_density",
+    "check_hidden_layer_sizes",
+    "fit_context",
+    "index_of_feature",
+]

@@ -1,0 +1,402 @@
+"""What a fitted model says of some features, given others: imputation, conditional densities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from skdgn._estimators.checks import index_of_feature
+from skdgn._estimators.inference import ExactInference
+from skdgn._network import finite_array
+from skdgn._posterior import FeatureDistributions, quantiles
+from skdgn._runtime import Floats, read
+
+_METHODS = ("mean", "sample")
+# Probabilities of quantiles must stand out from the errors of distribution functions.
+_SMALLEST_SHARE = 1e-12
+
+# Features by index, by name, or by a mask.
+Given = int | str | Sequence[int] | Sequence[str] | Sequence[bool] | NDArray[Any]
+
+
+class ExactConditioning(ExactInference):
+    """The methods of an exact density that condition on some of the features.
+
+    A mixin, like `ExactInference`.
+    """
+
+    n_features_in_: int
+
+    def impute(
+        self,
+        X: ArrayLike,
+        method: str = "mean",
+        n_draws: int | None = None,
+        random_state: Any = None,
+    ) -> Any:
+        """Fill in what is missing, given what was observed.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.  Samples without any value are allowed.
+        method : {"mean", "sample"}, default="mean"
+            The conditional mean, or an independent draw from the conditional distribution: of the
+            region, then of the latent point in it, then of the noise; before all of them, of the
+            network of a mixture or the member of an ensemble.
+        n_draws : int, default=None
+            Number of completed tables; ``method="sample"`` only.  None returns one, without an
+            axis for it.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws: an integer gives the same ones each time.  None takes the
+            estimator's own ``random_state``.
+
+        Returns
+        -------
+        X_imputed : array-like of shape (n_samples, n_features) or (n_draws, n_samples, n_features)
+            Observed entries are returned as they are.  A frame is returned as a frame, with the
+            same columns and index; several draws as a list of frames.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     coefs=[[[1.0]], [[1.0], [2.0]]],
+        ...     intercepts=[[0.0], [0.0, 0.0]],
+        ...     noise_covariance=0.01,
+        ...     activation="abs",
+        ... )
+        >>> model.impute([[1.0, np.nan], [np.nan, 4.0]]).round(2)
+        array([[1.  , 1.98],
+               [2.  , 4.  ]])
+        """
+        check_is_fitted(self)
+        if not isinstance(method, str) or method not in _METHODS:
+            raise ValueError(f"method must be one of {_METHODS}, got {method!r}.")
+        if n_draws is not None:
+            if method != "sample":
+                raise ValueError(
+                    f'n_draws must be None unless method="sample", got {n_draws!r} with '
+                    f"method={method!r}."
+                )
+            if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
+                raise ValueError(f"n_draws must be a positive integer or None, got {n_draws!r}.")
+        observed = self._validate_rows(X)
+        holes = np.isnan(observed)
+        chosen = np.flatnonzero(holes.any(axis=1))
+        rows = np.asarray(observed[chosen], dtype=np.float64)
+        model = self._fitted_model()
+        if chosen.size == 0:
+            filled = np.empty((n_draws or 1, *rows.shape))
+        elif method == "mean":
+            filled = model.impute(rows, self._workers())[None]
+        else:
+            generator = self._random_source(random_state)
+            filled = model.draw_missing(rows, int(n_draws or 1), generator, self._workers())
+        self._refuse_unknown(rows, np.isnan(filled[0]).any(axis=1), chosen)
+        tables = [_fill_table(X, observed, holes, chosen, values) for values in filled]
+        if n_draws is None:
+            return tables[0]
+        return tables if _is_frame(X) else np.stack(tables)
+
+    def conditional_score_samples(self, X: ArrayLike, given: Given) -> Floats:
+        """Compute the exact log density of some features of each sample, given the others.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing: it is then integrated out on both sides.
+        given : int, str or sequence of them, or array-like of bool of shape (n_features,)
+            Features b to condition on, by index, by a mask or, if names are known from `fit`, by
+            name; the density is that of all others.  No feature gives `score_samples`, all of them
+            0.
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+            log p(x_a | x_b) in nats; NaN if x_b is so far out that its own log density is -inf.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     coefs=[[[1.0], [1.0]]],
+        ...     intercepts=[[0.0, 0.0]],
+        ...     noise_covariance=1.0,
+        ...     activation="relu",
+        ... )
+        >>> model.conditional_score_samples([[0.0, 1.0]], given=1).round(4)
+        array([-1.205...])
+        """
+        rows = self._validate_rows(X)
+        others, workers = self._other_features(given), self._workers()
+        return self._fitted_model().conditional_log_density(rows, others, workers)
+
+    def conditional_mean(self, X: ArrayLike, given: Given) -> Floats:
+        """Compute the mean of each of the other features, given some features of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing: it is not conditioned on.  Values of features that are not
+            given do not matter.
+        given : int, str or sequence of them, or array-like of bool of shape (n_features,)
+            Features to condition on, by index, by a mask or, if names are known from `fit`, by
+            name.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples, n_other_features)
+            A column for each feature that is not given, in their order.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     coefs=[[[1.0]], [[1.0], [2.0]]],
+        ...     intercepts=[[0.0], [0.0, 0.0]],
+        ...     noise_covariance=0.01,
+        ...     activation="abs",
+        ... )  # x_1 = |z|, x_2 = 2 |z|, and noise
+        >>> model.conditional_mean([[1.0, 0.0], [2.0, 0.0]], given=0).round(2)
+        array([[1.98],
+               [3.96]])
+        """
+
+        def means(distributions: FeatureDistributions, values: Floats) -> Floats:
+            return distributions.mean
+
+        rows, others = self._validate_rows(X), self._other_features(given)
+        return self._describe(rows, others, means)
+
+    def conditional_cdf(self, X: ArrayLike, given: Given) -> Floats:
+        """Compute the distribution function of each of the other features, given some features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Values of the features to condition on, and values of the others at which their
+            distribution functions are evaluated.  NaN where a value is missing.
+        given : int, str or sequence of them, or array-like of bool of shape (n_features,)
+            Features to condition on, by index, by a mask or, if names are known from `fit`, by
+            name.
+
+        Returns
+        -------
+        probability : ndarray of shape (n_samples, n_other_features)
+            For each feature that is not given, in their order, the probability that it is at most
+            its value in X.  Every one is judged on its own, whatever the values of the others are.
+            NaN where that value is missing.
+
+        See Also
+        --------
+        conditional_quantiles : The inverse.
+        conditional_score_samples : The log density of all other features together.
+
+        Notes
+        -----
+        The probability is a sum of Gaussian integrals over regions with one dimension more than
+        latent space.  For one and two latent dimensions errors are below 1e-10, and below 1e-9
+        where the given features are hundreds of standard deviations away from all that the model
+        generates.  Beyond a thousand, a Gaussian of the same mean and variance stands for a feature
+        on each region; no bound is known for its error, which is small unless the feature's slope
+        is that many times its noise.  For more latent dimensions the probability is an estimate to
+        two or three digits.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     coefs=[[[1.0]], [[1.0], [2.0]]],
+        ...     intercepts=[[0.0], [0.0, 0.0]],
+        ...     noise_covariance=0.01,
+        ...     activation="abs",
+        ... )  # x_1 = |z|, x_2 = 2 |z|, and noise
+        >>> model.conditional_cdf([[1.0, 1.98], [1.0, 2.2], [1.0, 1.0]], given=0).round(2)
+        array([[0.5 ],
+               [0.84],
+               [0.  ]])
+        """
+
+        def probabilities(distributions: FeatureDistributions, values: Floats) -> Floats:
+            missing = np.isnan(values)
+            result = distributions.cdf(np.where(missing, distributions.mean, values))
+            return np.where(missing, np.nan, result)
+
+        rows, others = self._validate_rows(X), self._other_features(given)
+        return self._describe(rows, others, probabilities)
+
+    def conditional_quantiles(
+        self, X: ArrayLike, given: Given, q: float | ArrayLike = (0.05, 0.5, 0.95)
+    ) -> Floats:
+        """Compute quantiles of each of the other features, given some features of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing: it is not conditioned on.  Values of features that are not
+            given do not matter.
+        given : int, str or sequence of them, or array-like of bool of shape (n_features,)
+            Features to condition on, by index, by a mask or, if names are known from `fit`, by
+            name.
+        q : float or array-like of shape (n_quantiles,), default=(0.05, 0.5, 0.95)
+            Probabilities from 1e-12 to 1 - 1e-12.
+
+        Returns
+        -------
+        quantiles : ndarray of shape (n_samples, n_other_features) or (n_quantiles, n_samples, \
+n_other_features)
+            For each feature that is not given, in their order, the value below which it is with
+            probability q; as in `numpy.quantile`, the first axis is there if q is an array.
+
+        See Also
+        --------
+        conditional_cdf : The inverse, and how exact it is.
+
+        Notes
+        -----
+        Roots of `conditional_cdf`, found to 13 digits of the value or of the standard deviation,
+        whichever is larger; about ten evaluations for each q.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     coefs=[[[1.0]], [[1.0], [2.0]]],
+        ...     intercepts=[[0.0], [0.0, 0.0]],
+        ...     noise_covariance=0.01,
+        ...     activation="abs",
+        ... )  # x_1 = |z|, x_2 = 2 |z|, and noise
+        >>> model.conditional_quantiles([[1.0, 0.0], [2.0, 0.0]], given=0, q=0.95).round(2)
+        array([[2.35],
+               [4.33]])
+        >>> model.conditional_quantiles([[1.0, 0.0]], given=0).shape
+        (3, 1, 1)
+        """
+        shares = finite_array(q, "q")
+        if shares.ndim > 1 or np.any(np.minimum(shares, 1.0 - shares) < _SMALLEST_SHARE):
+            raise ValueError(
+                f"q must be a probability from {_SMALLEST_SHARE} to 1 - {_SMALLEST_SHARE}, or "
+                f"several in one axis, got {q!r}."
+            )
+
+        def values_at(distributions: FeatureDistributions, values: Floats) -> Floats:
+            found = [quantiles(distributions, float(share)) for share in shares.ravel()]
+            return np.stack(found, axis=1) if found else np.empty((len(values), 0, values.shape[1]))
+
+        rows, others = self._validate_rows(X), self._other_features(given)
+        result = np.moveaxis(self._describe(rows, others, values_at, (shares.size,)), 1, 0)
+        return result[0] if shares.ndim == 0 else result
+
+    def _describe(
+        self,
+        rows: NDArray[Any],
+        others: NDArray[np.bool_],
+        describe: Callable[[FeatureDistributions, Floats], Floats],
+        shape: tuple[int, ...] = (),
+    ) -> Floats:
+        """Describe the distributions of some features given the others: (n, *shape, k).
+
+        ``describe`` is given the distributions, and the values (n, k) that were observed.
+        """
+        features = np.flatnonzero(others)
+        result = np.empty((len(rows), *shape, len(features)))
+        if features.size == 0:
+            return result
+        model = self._fitted_model()
+
+        def describe_batch(batch: NDArray[Any]) -> Floats:
+            table = read(batch)
+            distributions = model.feature_distributions(np.where(others, np.nan, table), features)
+            found = describe(distributions, table[:, features])
+            found[np.isneginf(distributions.log_density)] = np.inf  # which no description is
+            return found
+
+        self._workers().fill(result, describe_batch, model.distribution_bytes, rows)
+        unknown = np.asarray(np.isinf(result).reshape(len(rows), -1).any(axis=1))
+        self._refuse_unknown(np.where(others, np.nan, rows), unknown)
+        return result
+
+    def _refuse_unknown(
+        self,
+        rows: NDArray[Any],
+        unknown: NDArray[np.bool_],
+        numbers: NDArray[np.intp] | None = None,
+    ) -> None:
+        """Refuse rows (n, D) too far out for anything to be known of what is missing."""
+        if not unknown.any():
+            return
+        first = int(np.flatnonzero(unknown)[0])
+        column = int(np.nanargmax(np.abs(rows[first])))
+        names = getattr(self, "feature_names_in_", range(rows.shape[1]))
+        raise ValueError(
+            "X must hold values whose distances from the model, in standard deviations of the "
+            "noise, have finite squares: nothing is known of other features otherwise. "
+            f"Got {rows[first, column]} in column {names[column]!r} of sample "
+            f"{first if numbers is None else numbers[first]}."
+        )
+
+    def _other_features(self, given: Given) -> NDArray[np.bool_]:
+        """Mark the features that are not given."""
+        names = getattr(self, "feature_names_in_", np.empty(0, dtype=object)).tolist()
+        if isinstance(given, str | Integral):
+            features: list[Any] = [given]
+        elif isinstance(given, Iterable) and not isinstance(given, bytes):
+            features = list(given)
+        else:
+            raise ValueError(f"given must hold indices or names of features, got {given!r}.")
+        n_features = self.n_features_in_
+        if features and all(isinstance(feature, bool | np.bool_) for feature in features):
+            if len(features) != n_features or isinstance(given, bool):
+                raise ValueError(
+                    f"given must be a mask of the {n_features} features, or hold indices or names "
+                    f"of them, got {given!r}."
+                )
+            return ~np.array(features, dtype=bool)
+        others = np.ones(n_features, dtype=bool)
+        for feature in features:
+            others[index_of_feature(feature, names, n_features, "given")] = False
+        return others
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(X, "columns") and (hasattr(X, "isetitem") or hasattr(X, "with_columns"))
+
+
+def _fill_table(
+    X: Any,
+    observed: NDArray[Any],
+    holes: NDArray[np.bool_],
+    chosen: NDArray[np.intp],
+    values: Floats,
+) -> Any:
+    """Copy a table; ``values`` are the rows ``chosen``, completed."""
+    table = observed.copy()
+    table[chosen] = np.where(holes[chosen], values, observed[chosen])
+    if not _is_frame(X):
+        return table
+    with_holes = np.flatnonzero(holes.any(axis=0))
+    if hasattr(X, "isetitem"):  # pandas
+        frame = X.copy()
+        for d in with_holes:
+            dtype = X.dtypes.iloc[d]
+            column = table[:, d]
+            frame.isetitem(d, column.astype(dtype) if dtype == np.float32 else column)
+        return frame
+    columns = [X[name] for name in X.columns]  # polars
+    return X.with_columns(
+        *(
+            type(columns[d])(
+                columns[d].name,
+                table[:, d],
+                dtype=columns[d].dtype if columns[d].dtype.is_float() else None,
+            )
+            for d in with_holes
+        )
+    )

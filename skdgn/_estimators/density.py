@@ -1,0 +1,146 @@
+"""Exact densities: what all of them offer, and weighted sums of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from skdgn._estimators.checks import check_continuation
+from skdgn._estimators.conditioning import ExactConditioning
+from skdgn._posterior import WeightedSum
+from skdgn._runtime import Floats
+
+
+class ExactDensity(ExactConditioning):
+    """The protocol *exact density*: what imputers, detectors, displays and ensembles ask for.
+
+    `PiecewiseAffineDGN`, `DGNMixture` and `DGNEnsemble` derive from it, so that each of them fits
+    wherever one does.  Once fitted, all of them have ``n_features_in_`` and the methods
+    ``score_samples``, ``score``, ``sample``, ``impute`` and ``conditional_score_samples``; missing
+    values (NaN) are allowed everywhere, in `fit` too, and ``fit(X, y, sample_weight)`` counts a
+    sample of weight 2 twice.
+
+    An abstract mixin, to be put before `BaseEstimator`.  The estimator has the parameters
+    ``n_jobs`` and ``random_state``, and provides ``_fitted_model``: a
+    `skdgn._posterior.weighted_sums.Density`, from which the rest follows.
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _check_continuation(
+        self, ranges: tuple[Floats, Floats], reason: str, names: list[Any], sets_units: bool
+    ) -> None:
+        """Refuse samples, of these ranges, that the fitted density is far from."""
+        nothing = np.full((1, self.n_features_in_), np.nan)
+        features = np.arange(self.n_features_in_)
+        prior = self._fitted_model().feature_distributions(nothing, features)
+        mean, deviations = prior.mean[0], np.sqrt(prior.variance[0])
+        check_continuation(ranges, mean, deviations, reason, names, sets_units)
+
+    @contextmanager
+    def _unchanged_by_failure(self) -> Iterator[None]:
+        """Put all attributes back if a fit fails or is interrupted half-way."""
+        before = dict(vars(self))
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+
+def check_density(estimator: Any, name: str = "estimator") -> ExactDensity:
+    """Refuse what is not a fitted exact density."""
+    if not isinstance(estimator, ExactDensity):
+        raise ValueError(
+            f"{name} must be a fitted exact density, a PiecewiseAffineDGN, DGNMixture or "
+            f"DGNEnsemble, got {estimator!r}."
+        )
+    check_is_fitted(estimator)
+    return estimator
+
+
+class SumOfDensities(ExactDensity):
+    """The methods of a density that is a sum of others, p = sum_k w_k p_k.
+
+    An abstract mixin, like `ExactDensity`.  The estimator has ``weights_`` (K,), and provides
+    ``_members``.
+    """
+
+    weights_: Floats
+
+    def _members(self) -> Sequence[ExactDensity]:
+        """Return the fitted densities that are added up."""
+        raise NotImplementedError("a mixin: the estimator holds the members")
+
+    def _fitted_model(self) -> WeightedSum:
+        check_is_fitted(self)
+        return WeightedSum(self.weights_, [member._fitted_model() for member in self._members()])
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Compute the posterior probability of each component, given each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing; probabilities are then those given what was observed, and
+            ``weights_`` if nothing was.
+
+        Returns
+        -------
+        responsibilities : ndarray of shape (n_samples, n_weights)
+            Of the networks of a mixture or the members of an ensemble, in the order of
+            ``weights_``.  They add up to 1, however far out a sample is; NaN if its log density is
+            -inf.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import DGNEnsemble, PiecewiseAffineDGN
+        >>> low, high = (
+        ...     PiecewiseAffineDGN.from_network([[[1.0]]], [[mean]], 1.0, activation="relu")
+        ...     for mean in (-2.0, 2.0)
+        ... )
+        >>> ensemble = DGNEnsemble.from_estimators([low, high], weights=[3, 1])
+        >>> ensemble.predict_proba([[0.0], [1.0], [1e6], [np.nan]]).round(2)
+        array([[0.75, 0.25],
+               [0.29, 0.71],
+               [0.  , 1.  ],
+               [0.75, 0.25]])
+        """
+        rows = self._validate_rows(X)
+        return self._fitted_model().responsibilities(rows, self._workers())
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+        """Find the likeliest component of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Networks of a mixture or members of an ensemble, in the order of ``weights_``.
+
+        Examples
+        --------
+        >>> from skdgn import DGNEnsemble, PiecewiseAffineDGN
+        >>> low, high = (
+        ...     PiecewiseAffineDGN.from_network([[[1.0]]], [[mean]], 1.0, activation="relu")
+        ...     for mean in (-2.0, 2.0)
+        ... )
+        >>> ensemble = DGNEnsemble.from_estimators([low, high], weights=[3, 1])
+        >>> ensemble.predict([[0.0], [1.0]])
+        array([0, 1])
+        """
+        return np.argmax(self.predict_proba(X), axis=1)

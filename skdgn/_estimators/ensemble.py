@@ -1,0 +1,570 @@
+"""DGNEnsemble: the average of exact densities."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import FitFailedWarning
+from sklearn.utils import Bunch
+from sklearn.utils.parallel import Parallel, delayed
+
+from skdgn._estimators.checks import check_observed
+from skdgn._estimators.density import ExactDensity, SumOfDensities, check_density
+from skdgn._estimators.documentation import DocumentedMixin
+from skdgn._estimators.inference import InformationCriteria
+from skdgn._estimators.mixture import default_mixture
+from skdgn._estimators.sklearn_parts import VERBOSE, Interval, fit_context
+from skdgn._estimators.validation import check_weights, validate_rows
+from skdgn._fit import bootstrap_weights, stack
+from skdgn._runtime import (
+    Floats,
+    Reporter,
+    VersionedMixin,
+    fits_into,
+    make_generator,
+    merge_duplicates,
+    way_of_returning,
+)
+
+_RULES = ("equal", "stacked", "bic")
+# Parts of the samples of which one after the other is held out, to stack without a bootstrap.
+_N_FOLDS = 5
+
+
+class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator):
+    """Average of exact densities, itself an exact density.
+
+    Every member is fitted on its own, to a bootstrap sample or from another seed, or is a model of
+    another size.  Their densities are averaged, not their logs: the average is a density again, and
+    its log is at least as high as the average of the logs.  It evens out what a single fit owes to
+    chance, which pays most where there are few samples.
+
+    Parameters
+    ----------
+    estimator : exact density, list of them or list of (str, exact density), default=None
+        What is fitted: a `PiecewiseAffineDGN`, a `DGNMixture` or another ensemble.  None stands for
+        ``DGNMixture()``, with fewer networks if there are fewer than 40 samples.  A list has one
+        member for each of its items, of any kind and size; names are those of
+        ``named_estimators_``.
+    n_estimators : int, default=10
+        Number of members, if ``estimator`` is not a list.
+    bootstrap : bool, default=True
+        Whether each member is fitted to a bootstrap sample, drawn with replacement.  Otherwise all
+        are fitted to the same samples, from different seeds.
+    weights : {"equal", "stacked", "bic"} or array-like of shape (n_members,), default="equal"
+        Weights of the members.  ``"stacked"`` maximizes the likelihood of samples that a member has
+        not seen: those that its bootstrap sample left out, or, without a bootstrap, those of five
+        folds, for which every member is fitted five times more.  ``"bic"`` takes
+        ``exp(-bic / 2)``, the approximate posterior probability of a member; it needs
+        ``bootstrap=False``.  Numbers are divided by their sum.
+    n_best : int, default=None
+        How many members to keep, those of the lowest `bic`; needs ``bootstrap=False``.  None keeps
+        all.  With a list of candidates and equal weights it is the plain average of the best.
+    n_jobs : int, default=None
+        Number of members fitted at a time, as in joblib: -1 is all cores, None is one.  Each of
+        them is fitted by one thread.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the bootstrap samples, of the members' own seeds, and of draws that are given none.
+    verbose : int, default=0
+        1 prints a line for every member; -1 silences everything, as in `PiecewiseAffineDGN`.
+
+    Attributes
+    ----------
+    estimators_ : list of estimators
+        The fitted members.
+    named_estimators_ : Bunch
+        The same by name, if ``estimator`` is a list with names.
+    weights_ : ndarray of shape (n_members,)
+        Their weights, which add up to 1.
+    bics_ : ndarray of shape (n_members,)
+        Bayesian information criterion of the members kept, if the weights or ``n_best`` ask for it.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if they were given as strings.
+
+    See Also
+    --------
+    PiecewiseAffineDGN : One network.
+    DGNImputer : Fills in missing values, in a pipeline.
+    DGNOutlierDetector : Finds samples of low density.
+
+    Notes
+    -----
+    There is neither ``aic`` nor ``bic`` of an ensemble: an average is not fitted by maximum
+    likelihood, and the number of parameters of its members says nothing about how closely it can
+    follow its samples.  Compare by `score` on samples that were held out.
+
+    A member whose fit fails is left out, with a warning.  If the fit is interrupted (Ctrl-C), those
+    that were fitted by then are kept, and the interrupt goes through.
+
+    Examples
+    --------
+    >>> from skdgn import DGNEnsemble, PiecewiseAffineDGN
+    >>> from skdgn.datasets import make_wave
+    >>> X = make_wave(80, random_state=0)
+    >>> network = PiecewiseAffineDGN(hidden_layer_sizes=(4,), tol=0.01)
+    >>> ensemble = DGNEnsemble(network, n_estimators=5, random_state=0).fit(X)
+    >>> ensemble.weights_
+    array([0.2, 0.2, 0.2, 0.2, 0.2])
+    >>> held_out = make_wave(1000, random_state=1)
+    >>> member_scores = [member.score(held_out) for member in ensemble.estimators_]
+    >>> bool(ensemble.score(held_out) > max(member_scores))
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "estimator": "no_validation",  # checked with an error that names what fits
+        "n_estimators": [Interval(Integral, 1, None, closed="left")],
+        "bootstrap": ["boolean"],
+        "weights": "no_validation",
+        "n_best": [None, Interval(Integral, 1, None, closed="left")],
+        "n_jobs": [
+            None,
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+        ],
+        "random_state": ["random_state", np.random.Generator],
+        "verbose": VERBOSE,
+    }
+
+    # Set by fit.
+    estimators_: list[Any]
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        n_estimators: int = 10,
+        *,
+        bootstrap: bool = True,
+        weights: Any = "equal",
+        n_best: int | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.n_estimators = n_estimators
+        self.bootstrap = bootstrap
+        self.weights = weights
+        self.n_best = n_best
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @classmethod
+    def from_estimators(
+        cls, estimators: Sequence[ExactDensity], weights: ArrayLike | None = None
+    ) -> Self:
+        """Return the average of densities that have been fitted already.
+
+        Parameters
+        ----------
+        estimators : sequence of exact densities
+            Fitted, with the same features.
+        weights : array-like of shape (n_members,), default=None
+            Their weights, which are divided by their sum; None weights them equally.
+
+        Returns
+        -------
+        ensemble : DGNEnsemble
+            As if it had been fitted; `fit` would begin anew.
+
+        Examples
+        --------
+        >>> from skdgn import DGNEnsemble, PiecewiseAffineDGN
+        >>> low, high = (
+        ...     PiecewiseAffineDGN.from_network([[[1.0]]], [[mean]], 1.0, activation="relu")
+        ...     for mean in (-2.0, 2.0)
+        ... )
+        >>> ensemble = DGNEnsemble.from_estimators([low, high], weights=[3, 1])
+        >>> ensemble.weights_
+        array([0.75, 0.25])
+        >>> ensemble.score_samples([[0.0]]) == low.score_samples([[0.0]])
+        array([ True])
+        """
+        if not isinstance(estimators, Sequence) or len(estimators) == 0:
+            raise ValueError(
+                f"estimators must be a sequence of fitted exact densities, got {estimators!r}."
+            )
+        for i, estimator in enumerate(estimators):
+            check_density(estimator, f"estimators[{i}]")
+        _check_same_features(estimators)
+        ensemble = cls(
+            list(estimators),
+            len(estimators),
+            weights="equal" if weights is None else weights,
+        )
+        ensemble.weights_ = _check_member_weights(
+            np.ones(len(estimators)) if weights is None else weights, len(estimators)
+        )
+        ensemble.estimators_ = list(estimators)
+        ensemble.n_features_in_ = estimators[0].n_features_in_
+        if hasattr(estimators[0], "feature_names_in_"):
+            ensemble.feature_names_in_ = estimators[0].feature_names_in_
+        return ensemble
+
+    # The members' own parameters are checked before any of them is fitted.
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the members, and their weights.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing; every column needs a value.
+        y : None
+            Ignored, present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
+
+        Returns
+        -------
+        self : DGNEnsemble
+            The fitted estimator.
+
+        Examples
+        --------
+        The average of the two sizes of best BIC, out of four:
+
+        >>> from skdgn import DGNEnsemble, PiecewiseAffineDGN
+        >>> from skdgn.datasets import make_wave
+        >>> X = make_wave(80, random_state=0)
+        >>> candidates = [
+        ...     PiecewiseAffineDGN(hidden_layer_sizes=(width,), tol=0.01) for width in (1, 2, 4, 6)
+        ... ]
+        >>> ensemble = DGNEnsemble(candidates, bootstrap=False, n_best=2, random_state=0).fit(X)
+        >>> len(ensemble.estimators_)
+        2
+        """
+        names, templates = self._check_templates()
+        given_weights = self._check_weights(templates)
+        with self._unchanged_by_failure():
+            table = validate_rows(self, X, reset=True, min_samples=2)
+            table_weights = check_weights(sample_weight, table)
+            if self.estimator is None:
+                templates = [default_mixture(table_weights.sum())] * len(templates)
+            columns = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
+            check_observed(table, table_weights, columns, self._workers())
+            # Neither order nor repetition of the samples matters, as in the fit of a member.
+            if fits_into(self._workers().memory, table):
+                rows, row_weights = merge_duplicates(table, table_weights)
+            else:
+                rows, row_weights = table, table_weights
+            members, log_densities, interrupted = self._fit_members(templates, rows, row_weights)
+            kept = [k for k, member in enumerate(members) if member is not None]
+            bics: Floats | None = None
+            if self._needs_bic():
+                bics = np.array([members[k].bic(rows, row_weights) for k in kept])
+                order = np.sort(np.argsort(bics, kind="stable")[: self.n_best])
+                kept, bics = [kept[i] for i in order], bics[order]
+            if given_weights is not None:
+                weights = given_weights[kept]
+                if not weights.sum() > 0.0:
+                    raise ValueError(
+                        "weights must be positive for a member that is kept, got only zeros for "
+                        f"members {kept}."
+                    )
+            elif self.weights == "bic":
+                assert bics is not None  # the rule asks for them
+                weights = np.exp(-0.5 * (bics - bics.min()))
+            elif self.weights == "stacked":
+                weights = stack(log_densities[:, kept], row_weights)
+            else:
+                weights = np.ones(len(kept))
+            self.__dict__.pop("named_estimators_", None)
+            self.__dict__.pop("bics_", None)
+            self.estimators_ = [members[k] for k in kept]
+            self.weights_ = weights / weights.sum()
+            if bics is not None:
+                self.bics_ = bics
+            if names is not None:
+                self.named_estimators_ = Bunch(**{names[k]: members[k] for k in kept})
+            for member in self.estimators_:
+                if hasattr(self, "feature_names_in_"):
+                    member.feature_names_in_ = self.feature_names_in_
+        if interrupted:
+            raise KeyboardInterrupt(
+                f"The fit was interrupted; {len(kept)} of {len(members)} members were kept."
+            )
+        return self
+
+    def log_density_std(self, X: ArrayLike) -> Floats:
+        """Compute the standard error of the log density of each sample, between members.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        standard_error : ndarray of shape (n_samples,)
+            In nats: how much ``score_samples(X)`` would vary from ensemble to ensemble of as many
+            members.  It shrinks with their number, and is large where they disagree, as far from
+            all samples.
+
+        Notes
+        -----
+        It is the jackknife's: of the log densities of all ensembles with one member left out.
+
+        Examples
+        --------
+        >>> from skdgn import DGNEnsemble, PiecewiseAffineDGN
+        >>> from skdgn.datasets import make_wave
+        >>> X = make_wave(80, random_state=0)
+        >>> network = PiecewiseAffineDGN(hidden_layer_sizes=(4,), tol=0.01)
+        >>> ensemble = DGNEnsemble(network, n_estimators=5, random_state=0).fit(X)
+        >>> near, far = ensemble.log_density_std([X[0], [10.0, 10.0]])
+        >>> bool(near < 1.0 < far)
+        True
+        """
+        rows, workers, average = self._validate_rows(X), self._workers(), self._fitted_model()
+        counted = average.weights > 0.0
+        n_members = int(counted.sum())
+        if n_members < 2:
+            raise ValueError(
+                f"log_density_std needs two members of positive weight to compare, got {n_members}."
+            )
+        terms = average.member_log_densities(rows, workers)[:, counted]
+        # Sums of the terms before each member, and after it: nothing is subtracted.
+        before, after = (
+            np.concatenate(
+                [np.full((len(rows), 1), -np.inf), np.logaddexp.accumulate(part, axis=1)], axis=1
+            )[:, :-1]
+            for part in (terms, terms[:, ::-1])
+        )
+        others = np.logaddexp(before, after[:, ::-1]) - np.log1p(-average.weights[counted])
+        # Of the same -inf, which nobody can compare, nothing is known.
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(n_members - 1.0) * others.std(axis=1)
+
+    def _members(self) -> Sequence[ExactDensity]:
+        return self.estimators_
+
+    def _needs_bic(self) -> bool:
+        return self.n_best is not None or (isinstance(self.weights, str) and self.weights == "bic")
+
+    def _check_templates(self) -> tuple[list[str] | None, list[Any]]:
+        """Return what is to be fitted, a template for each member, and their names."""
+        requirement = (
+            "estimator must be an exact density (PiecewiseAffineDGN, DGNMixture or DGNEnsemble), "
+            "a list of them or a list of (name, exact density), got "
+        )
+        names: list[str] | None = None
+        if self.estimator is None:
+            templates: list[Any] = [default_mixture()]
+        elif isinstance(self.estimator, list | tuple):
+            templates = list(self.estimator)
+            if templates and all(_is_pair(item) for item in templates):
+                names = [name for name, _ in templates]
+                templates = [template for _, template in templates]
+                if len(set(names)) < len(names):
+                    raise ValueError(f"estimator must have different names, got {names}.")
+        else:
+            templates = [self.estimator]
+        if not templates:
+            raise ValueError(f"{requirement}an empty list.")
+        for template in templates:
+            if not isinstance(template, ExactDensity):
+                raise ValueError(f"{requirement}{template!r}.")
+            template._validate_params()
+        if not isinstance(self.estimator, list | tuple):
+            templates *= int(self.n_estimators)
+        return names, templates
+
+    def _check_weights(self, templates: list[Any]) -> Floats | None:
+        """Check what scikit-learn's constraints leave open; return weights given as numbers."""
+        weights: Floats | None = None
+        if isinstance(self.weights, str):
+            if self.weights not in _RULES:
+                raise ValueError(
+                    f"weights must be one of {_RULES} or an array, got {self.weights!r}."
+                )
+        else:
+            weights = _check_member_weights(self.weights, len(templates))
+        if self._needs_bic():
+            reason = 'weights="bic"' if self.n_best is None else f"n_best={self.n_best}"
+            if self.bootstrap:
+                raise ValueError(
+                    f"{reason} compares members fitted to the same samples: bootstrap must be "
+                    "False, got True."
+                )
+            for template in templates:
+                if not isinstance(template, InformationCriteria):
+                    raise ValueError(f"{reason} needs members with a bic, got {template!r}.")
+        if self.n_best is not None and self.n_best > len(templates):
+            raise ValueError(
+                f"n_best must be at most the number of members, {len(templates)}, "
+                f"got {self.n_best}."
+            )
+        return weights
+
+    def _fit_members(
+        self, templates: list[Any], rows: NDArray[Any], row_weights: Floats
+    ) -> tuple[list[Any], Floats, bool]:
+        """Fit all members; return them, None for those that failed, and what they were not shown.
+
+        The log densities (n, K) are NaN where a member has seen a sample, or was not asked.  The
+        last value tells whether there was an interrupt.
+        """
+        generator = make_generator(self.random_state)
+        seeds = generator.integers(np.iinfo(np.int32).max, size=len(templates))
+        seeded = [
+            _prepare(template, int(seed)) for template, seed in zip(templates, seeds, strict=True)
+        ]
+        is_stacked = isinstance(self.weights, str) and self.weights == "stacked"
+        tasks = []
+        nothing = np.empty(0, dtype=np.intp)
+        for k, template in enumerate(seeded):
+            if self.bootstrap:
+                weights = bootstrap_weights(rows, row_weights, generator)
+                held_out = np.flatnonzero(weights == 0.0) if is_stacked else nothing
+                tasks.append(_Task(k, template, weights, held_out, is_member=True))
+            else:
+                tasks.append(_Task(k, template, row_weights, nothing, is_member=True))
+        if is_stacked and not self.bootstrap:
+            folds = generator.permutation(len(rows)) % min(_N_FOLDS, len(rows))
+            for fold in range(folds.max() + 1):
+                weights = np.where(folds == fold, 0.0, row_weights)
+                tasks += [
+                    _Task(k, template, weights, np.flatnonzero(folds == fold), is_member=False)
+                    for k, template in enumerate(seeded)
+                ]
+        return self._run(tasks, rows, len(templates))
+
+    def _run(
+        self, tasks: list[_Task], rows: NDArray[Any], n_members: int
+    ) -> tuple[list[Any], Floats, bool]:
+        """Fit what is to be fitted, in parallel; whatever was finished is kept."""
+        members: list[Any] = [None] * n_members
+        log_densities = np.full((len(rows), n_members), np.nan)
+        errors: dict[int, Exception] = {}
+        reporter, n_done, interrupted = Reporter(self.verbose), 0, False
+        parallel = Parallel(n_jobs=self.n_jobs, return_as=way_of_returning())
+        try:
+            for task, outcome in zip(
+                tasks,
+                parallel(delayed(_run_task)(task, rows, n_members) for task in tasks),
+                strict=True,
+            ):
+                n_done += 1
+                if isinstance(outcome, Exception):
+                    errors.setdefault(task.member, outcome)
+                    continue
+                member, held_out = outcome
+                log_densities[task.held_out, task.member] = held_out
+                if task.is_member:
+                    members[task.member] = member
+                reporter.head(f"fit {n_done}/{len(tasks)}")
+        except KeyboardInterrupt:
+            interrupted = True
+        for k in errors:
+            members[k] = None
+        n_fitted = sum(member is not None for member in members)
+        if n_fitted == 0:
+            if interrupted or not errors:
+                raise KeyboardInterrupt
+            raise next(iter(errors.values()))
+        # One level for scikit-learn's wrapper of `fit`, one each for `fit` and two methods here.
+        if errors:
+            first = min(errors)
+            warnings.warn(
+                f"The fits of {len(errors)} of {n_members} members failed, and they were left out: "
+                f"{sorted(errors)}. The first error was: {errors[first]}",
+                FitFailedWarning,
+                stacklevel=5,
+            )
+        return members, log_densities, interrupted
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A fit: of a member, or of what it would have been without some of the samples."""
+
+    member: int
+    template: Any
+    row_weights: Floats
+    held_out: NDArray[np.intp]
+    is_member: bool
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
+
+
+def _prepare(template: Any, seed: int) -> Any:
+    """Copy an estimator, with seeds of its own; members share the processors already."""
+    member = clone(template)
+    names = member.get_params(deep=True)
+    seeds = np.random.default_rng(seed).integers(np.iinfo(np.int32).max, size=len(names))
+    changes: dict[str, Any] = {}
+    for name, own_seed in zip(names, seeds, strict=True):
+        last = name.rpartition("__")[2]
+        if last == "random_state":
+            changes[name] = int(own_seed)
+        elif last == "n_jobs":
+            changes[name] = 1
+    return member.set_params(**changes)
+
+
+def _run_task(task: _Task, rows: NDArray[Any], n_members: int) -> tuple[Any, Floats] | Exception:
+    """Fit an estimator; return it and log densities of what was held out, or the error."""
+    member = clone(task.template)
+    purpose = "" if task.is_member else " to all but a fold, for its weight"
+    heading = f"fit of member {task.member + 1}/{n_members}{purpose}"
+    Reporter(getattr(member, "verbose", 0)).head(heading)
+    try:
+        member.fit(rows, None, task.row_weights)
+        held_out = np.empty(0)
+        if task.held_out.size > 0:
+            held_out = member.score_samples(rows[task.held_out])
+    except Warning:  # somebody wants warnings to be errors
+        raise
+    except Exception as error:  # whatever it is, the other members must not be lost
+        return error
+    return (member if task.is_member else None), held_out
+
+
+def _check_same_features(estimators: Sequence[Any]) -> None:
+    """Refuse members of different numbers or names of features."""
+    first = estimators[0]
+    for i, estimator in enumerate(estimators):
+        if estimator.n_features_in_ != first.n_features_in_:
+            raise ValueError(
+                "estimators must have the same features, got "
+                f"{first.n_features_in_} in estimators[0] and "
+                f"{estimator.n_features_in_} in estimators[{i}]."
+            )
+        expected, names = (
+            list(getattr(model, "feature_names_in_", [])) for model in (first, estimator)
+        )
+        if names != expected:
+            raise ValueError(
+                "estimators must have the same names of features, got "
+                f"{expected} in estimators[0] and {names} in estimators[{i}]."
+            )
+
+
+def _check_member_weights(weights: Any, n_members: int) -> Floats:
+    """Return weights that add up to one."""
+    requirement = (
+        f"weights must be one of {_RULES} or {n_members} non-negative numbers with a positive sum, "
+        f"one per member, got {weights!r}."
+    )
+    try:
+        numbers = np.array(weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(requirement) from error
+    if numbers.shape != (n_members,) or not np.isfinite(numbers).all():
+        raise ValueError(requirement)
+    if numbers.min() < 0.0 or not numbers.sum() > 0.0:
+        raise ValueError(requirement)
+    return numbers / numbers.sum()

@@ -1,0 +1,214 @@
+"""DGNImputer: missing values filled in before any other scikit-learn model."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.impute import MissingIndicator
+from sklearn.utils.validation import check_is_fitted
+
+from skdgn._estimators.delegation import DelegatingMixin
+from skdgn._estimators.density import ExactDensity
+from skdgn._estimators.documentation import DocumentedMixin
+from skdgn._estimators.mixture import default_mixture
+from skdgn._estimators.sklearn_parts import VERBOSE, fit_context
+from skdgn._estimators.validation import check_weights, validate_rows
+from skdgn._runtime import VersionedMixin
+
+
+class DGNImputer(
+    DelegatingMixin,
+    DocumentedMixin,
+    VersionedMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+    BaseEstimator,
+):
+    """Imputation by the exact conditional mean of a deep generative network.
+
+    A transformer: put it before a model that cannot take missing values.
+
+    Parameters
+    ----------
+    estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
+        The model to be fitted to the samples, whatever values are missing.  None stands for
+        ``DGNMixture(PiecewiseAffineDGN(hidden_layer_sizes=(4,)))``, with fewer networks if there
+        are fewer than 40 samples.
+    add_indicator : bool, default=False
+        Whether to append a column of zeros and ones for each feature that had missing values in
+        `fit`, 1 where a value was missing.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the estimator; None leaves its own as it is.
+    n_jobs : int, default=None
+        Number of threads of the estimator; None leaves its own as it is.
+    verbose : int, default=0
+        How much the estimator prints; 0 leaves its own as it is.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted model.
+    indicator_ : MissingIndicator or None
+        Fitted if ``add_indicator`` is set.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if they were given as strings.
+
+    See Also
+    --------
+    PiecewiseAffineDGN.impute : The same for a fitted model, with draws for multiple imputation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgn import DGNImputer, PiecewiseAffineDGN
+    >>> X = np.array([[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, np.nan], [4.0, 3.9]])
+    >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+    >>> DGNImputer(linear).fit_transform(X).round(1)
+    array([[0. , 0.1],
+           [1. , 0.9],
+           [2. , 2.1],
+           [3. , 3. ],
+           [4. , 3.9]])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [ExactDensity, None],
+        "add_indicator": ["boolean"],
+        "random_state": ["random_state", np.random.Generator],
+        "n_jobs": [Integral, None],
+        "verbose": VERBOSE,
+    }
+
+    def __init__(
+        self,
+        estimator: ExactDensity | None = None,
+        add_indicator: bool = False,
+        *,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.add_indicator = add_indicator
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # The estimator's own parameters are checked when it is fitted.
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model to what was observed.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing; every column needs a value.
+        y : None
+            Ignored, present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
+
+        Returns
+        -------
+        self : DGNImputer
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import DGNImputer, PiecewiseAffineDGN
+        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, np.nan], [4.0, 3.9]]
+        >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+        >>> DGNImputer(linear).fit(X).estimator_.n_features_in_
+        2
+        """
+        rows = self._validate(X, reset=True)
+        template = self.estimator
+        if template is None:
+            weights = check_weights(sample_weight, rows)
+            template = default_mixture(weights.sum(), covariance_type="diag")
+        estimator = self._configure(clone(template))
+        # Only frames bring the names along that an error about a column is to mention.
+        self.estimator_ = estimator.fit(X if hasattr(X, "columns") else rows, None, sample_weight)
+        self.indicator_ = None
+        if self.add_indicator:
+            self.indicator_ = MissingIndicator(error_on_new=False).fit(rows)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Fill in what is missing; append the indicator, if there is one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        X_imputed : ndarray of shape (n_samples, n_features_out)
+            Observed entries are returned as they are.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import DGNImputer, PiecewiseAffineDGN
+        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, 2.9], [4.0, 3.9]]
+        >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+        >>> DGNImputer(linear).fit(X).transform([[2.5, np.nan], [np.nan, 0.5]]).round(1)
+        array([[2.5, 2.5],
+               [0.5, 0.5]])
+        """
+        check_is_fitted(self)
+        rows = self._validate(X, reset=False)
+        model = self.estimator_._fitted_model()
+        filled = rows.copy()
+        chosen = np.flatnonzero(np.isnan(rows).any(axis=1))
+        if chosen.size > 0:
+            means = model.impute(rows[chosen], self.estimator_._workers())
+            self.estimator_._refuse_unknown(rows[chosen], np.isnan(means).any(axis=1), chosen)
+            filled[chosen] = np.where(np.isnan(rows[chosen]), means, rows[chosen])
+        if self.indicator_ is None:
+            return filled
+        return np.concatenate([filled, self.indicator_.transform(rows)], axis=1, dtype=filled.dtype)
+
+    def _validate(self, X: ArrayLike, reset: bool) -> NDArray[Any]:
+        return validate_rows(self, X, reset=reset, min_samples=2 if reset else 1)
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
+        """Get the names of the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the features; None takes those seen in `fit`, or x0, x1, ...
+
+        Returns
+        -------
+        names : ndarray of str
+            The features' names, then those of the indicators.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import DGNImputer, PiecewiseAffineDGN
+        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, np.nan], [4.0, 3.9]]
+        >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+        >>> DGNImputer(linear, add_indicator=True).fit(X).get_feature_names_out()
+        array(['x0', 'x1', 'missingindicator_x1'], dtype=object)
+        """
+        names = super().get_feature_names_out(input_features)
+        if self.indicator_ is None:
+            return names
+        return np.concatenate([names, self.indicator_.get_feature_names_out(names)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

@@ -1,0 +1,455 @@
+"""What a fitted model answers: densities, posteriors, draws."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from skdgn._estimators.sklearn_parts import name_columns
+from skdgn._estimators.validation import check_weights, validate_rows
+from skdgn._posterior import Density, Model, Posterior, check_gaussians
+from skdgn._runtime import Floats, RandomSource, Reporter, Workers, random_source
+
+
+class ExactInference(DensityMixin):
+    """The methods of an exact density that only read it: log densities and draws.
+
+    A mixin: the estimator provides ``_fitted_model``, the rest follows from it.
+    """
+
+    n_jobs: int | None
+    random_state: Any
+    verbose: int
+
+    def _fitted_model(self) -> Density:
+        raise NotImplementedError("a mixin: the estimator holds the model")
+
+    def _workers(self) -> Workers:
+        """Who does the work: batches take the memory that scikit-learn's configuration allows."""
+        memory = 2.0**20 * float(get_config()["working_memory"])
+        return Workers(self.n_jobs, memory, Reporter(self.verbose))
+
+    def _validate_rows(self, X: ArrayLike) -> NDArray[Any]:
+        """Check rows; they are not copied if they are floating-point numbers already."""
+        check_is_fitted(self)
+        return validate_rows(self, X, reset=False)
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Compute the exact log density of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing: the density is then that of the observed entries, as
+            everywhere in this class; a sample without any has a log density of 0.
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+            log p(x) in nats, exact to rounding for up to three latent dimensions, far outliers
+            included.  For more, an estimate to two or three digits:
+            ``posterior(X).log_density_error`` holds its standard error.  -inf where squares
+            overflow, beyond 1e150 standard deviations of the noise: nothing is known of its latent
+            variables, and their posterior is NaN.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> model.score_samples([[1.0], [-1.0]]).round(2)
+        array([-0.77, -4.04])
+        >>> model.score_samples([[1000.0]]).round(2)  # no floor, however far out
+        array([-400000.34])
+        """
+        rows = self._validate_rows(X)
+        return self._fitted_model().log_density(rows, self._workers())
+
+    def score(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> float:
+        """Compute the mean log density of the samples; the higher the better.
+
+        It is what scikit-learn's `GridSearchCV` and `cross_val_score` compare.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+        y : None
+            Ignored, present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
+
+        Returns
+        -------
+        score : float
+            In nats per sample; one without weight does not count, however unlikely it is.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> round(model.score([[1.0], [-1.0]]), 2)
+        -2.41
+        """
+        total, n_samples = self._total_log_density(X, sample_weight)
+        return total / n_samples
+
+    def _total_log_density(
+        self, X: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[float, float]:
+        """Return the weighted sum of the log densities, and the sum of the weights."""
+        log_densities = self.score_samples(X)
+        weights = check_weights(sample_weight, log_densities[:, None])
+        heavy = weights > 0  # no weight is not even a share of -inf
+        return float(weights[heavy] @ log_densities[heavy]), float(weights.sum())
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Any, NDArray[np.intp]]:
+        """Draw samples from the model.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of samples.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws: an integer gives the same samples each time.  None takes the
+            estimator's own ``random_state``.
+
+        Returns
+        -------
+        X : ndarray or frame of shape (n_samples, n_features)
+            The samples; a frame with the features' names if ``set_output`` asks for one.
+        labels : ndarray of shape (n_samples,)
+            Component each sample was drawn from: the region of latent space of a network, the
+            network of a mixture, the member of an ensemble.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
+        ... )
+        >>> X, labels = model.sample(3, random_state=0)
+        >>> X.shape, labels
+        ((3, 2), array([0, 0, 0]))
+        """
+        check_is_fitted(self)
+        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
+            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
+        generator = self._random_source(random_state)
+        rows, labels = self._fitted_model().draw(int(n_samples), generator)
+        return name_columns(self, rows), labels
+
+    def _random_source(self, random_state: Any) -> RandomSource:
+        """Where draws come from: the seed of a call, or the estimator's own."""
+        return random_source(self.random_state if random_state is None else random_state)
+
+
+class InformationCriteria(ExactInference):
+    """Criteria for densities fitted by maximum likelihood; a mixin, like `ExactInference`."""
+
+    n_parameters_: float
+
+    def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Compute Akaike's information criterion on X; the lower the better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples of the fit.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
+
+        Returns
+        -------
+        aic : float
+            ``-2 sum(score_samples(X)) + 2 n_parameters_``, the sum a weighted one.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> model.n_parameters_  # a slope, a border, an intercept, the noise
+        4
+        >>> round(model.aic([[1.0], [0.5], [2.0]]), 2)
+        14.7
+        """
+        total, _ = self._total_log_density(X, sample_weight)
+        return -2.0 * total + 2.0 * float(self.n_parameters_)
+
+    def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Compute the Bayesian information criterion on X; the lower the better.
+
+        It asks more of an additional parameter than `aic` does, if there are more than seven
+        samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The samples of the fit.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
+
+        Returns
+        -------
+        bic : float
+            ``-2 sum(score_samples(X)) + n_parameters_ log(n_samples)``; with weights, the sum is
+            a weighted one, and ``n_samples`` the sum of the weights.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> round(model.bic([[1.0], [0.5], [2.0]]), 2)
+        11.1
+        """
+        total, n_samples = self._total_log_density(X, sample_weight)
+        return -2.0 * total + float(self.n_parameters_) * math.log(n_samples)
+
+
+class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """The methods of `PiecewiseAffineDGN` that ask for its latent variables.
+
+    A mixin, like `ExactInference`.  It is a transformer itself because scikit-learn's
+    ``set_output`` only wraps methods of such classes.
+    """
+
+    def _fitted_model(self) -> Model:
+        raise NotImplementedError("a mixin: the estimator holds the model")
+
+    def posterior(self, X: ArrayLike) -> Posterior:
+        """Compute the exact posterior of the latent variables, given each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        posterior : Posterior
+            With ``mean``, ``covariance``, ``responsibilities``, ``mode``, ``sample``,
+            ``log_density``, ``kl_from`` and ``best_gaussian``.
+
+        Notes
+        -----
+        It keeps what is known of every sample, the mean and covariance on each region that matters:
+        unlike that of the other methods, its memory follows the number of samples.  `transform`,
+        `predict_proba`, `elbo` and `variational_gap` keep their results only.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
+        ... )
+        >>> posterior = model.posterior([[1.0, 1.0]])
+        >>> posterior
+        Posterior(n_samples=1, n_components=1, n_regions=1)
+        >>> posterior.mean.round(4)
+        array([[0.6667]])
+        """
+        rows = self._validate_rows(X)
+        return self._fitted_model().posterior(rows, self._workers())
+
+    def elbo(self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Floats:
+        """Compute the evidence lower bound of a Gaussian q(z | x) for each sample, exactly.
+
+        It is what a variational autoencoder maximizes, and at most the log density.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+        means : array-like of shape (n_samples, n_components)
+            Mean of q for each sample, as an encoder gives it.
+        covariances : array-like of shape (n_samples, n_components, n_components)
+            Covariance of q for each sample.
+
+        Returns
+        -------
+        elbo : ndarray of shape (n_samples,)
+            ``score_samples(X) - posterior(X).kl_from(means, covariances)`` in nats, no Monte
+            Carlo.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> X, means, covariances = [[2.0]], [[1.6]], [[[0.2]]]
+        >>> (model.score_samples(X) - model.elbo(X, means, covariances)).round(2)
+        array([0.69])
+        """
+        rows = self._validate_rows(X)
+        model = self._fitted_model()
+        gaussians = check_gaussians(means, covariances, len(rows), model.network.n_components)
+        return model.lower_bounds(rows, *gaussians, self._workers())
+
+    def variational_gap(
+        self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike
+    ) -> tuple[Floats, Floats]:
+        """Split the gap between log density and lower bound, for a Gaussian q(z | x) per sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+        means : array-like of shape (n_samples, n_components)
+            Mean of q for each sample, as an encoder gives it.
+        covariances : array-like of shape (n_samples, n_components, n_components)
+            Covariance of q for each sample.
+
+        Returns
+        -------
+        amortization_gap : ndarray of shape (n_samples,)
+            What is lost because q is not the best Gaussian for its sample, in nats.
+        family_gap : ndarray of shape (n_samples,)
+            What the best Gaussian loses, in nats: the posterior is not Gaussian.
+
+        Notes
+        -----
+        Their sum is KL(q || posterior).  The best Gaussian is the best minimum found from several
+        starts, see `Posterior.best_gaussian`.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> amortization_gap, family_gap = model.variational_gap([[2.0]], [[1.2]], [[[0.2]]])
+        >>> amortization_gap.round(2), family_gap.round(2)
+        (array([0.4]), array([0.69]))
+        """
+        rows = self._validate_rows(X)
+        model = self._fitted_model()
+        gaussians = check_gaussians(means, covariances, len(rows), model.network.n_components)
+        gaps = model.variational_gaps(rows, *gaussians, self._workers())
+        return gaps[:, 0], gaps[:, 1]
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Compute the posterior probability of each region, given each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        responsibilities : ndarray of shape (n_samples, n_regions)
+            They add up to 1 for every sample.  Regions are in the order of ``partition_``.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="leaky_relu"
+        ... )  # x = z + noise, or z / 10 + noise if z is negative
+        >>> model.predict_proba([[1.0], [-0.2]]).round(2)
+        array([[0.15, 0.85],
+               [0.75, 0.25]])
+        """
+        rows = self._validate_rows(X)
+        return self._fitted_model().responsibilities(rows, self._workers())
+
+    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+        """Find the most responsible region of each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        regions : ndarray of shape (n_samples,)
+            Numbers of regions, in the order of ``partition_``.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="leaky_relu"
+        ... )  # x = z + noise, or z / 10 + noise if z is negative
+        >>> model.predict([[1.0], [-0.2]])
+        array([1, 0])
+        """
+        rows = self._validate_rows(X)
+        return self._fitted_model().most_responsible(rows, self._workers())
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Compute the posterior mean of the latent variables, given each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        Z : ndarray of shape (n_samples, n_components)
+            The mean of a posterior with several modes may lie between them, where nothing is:
+            ``posterior(X).mode()`` is the likeliest point instead.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
+        ... )  # both features are z + noise
+        >>> model.transform([[1.0, 1.0], [2.0, 4.0]]).round(4)
+        array([[0.6667],
+               [2.    ]])
+        """
+        rows = self._validate_rows(X)
+        return self._fitted_model().means(rows, self._workers())
+
+    def inverse_transform(self, Z: ArrayLike) -> Floats:
+        """Evaluate the generator: samples without noise.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n_samples, n_components)
+            Latent points.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            The mean of the samples that come from each point.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> model.inverse_transform([[-1.5], [0.0], [2.0]])
+        array([[1.5],
+               [0. ],
+               [2. ]])
+        """
+        check_is_fitted(self)
+        network = self._fitted_model().network
+        latent = check_array(Z, dtype=np.float64, input_name="Z")
+        if latent.shape[1] != network.n_components:
+            raise ValueError(
+                f"Z must have {network.n_components} columns, one per latent dimension, "
+                f"got {latent.shape[1]}."
+            )
+        return network.forward(latent)

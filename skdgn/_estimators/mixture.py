@@ -1,0 +1,570 @@
+"""DGNMixture: several networks, fitted together."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.exceptions import ConvergenceWarning
+
+from skdgn._estimators.attributes import attributes_of_model
+from skdgn._estimators.callbacks import FitTasks
+from skdgn._estimators.density import SumOfDensities
+from skdgn._estimators.documentation import DocumentedMixin
+from skdgn._estimators.inference import InformationCriteria
+from skdgn._estimators.network import PiecewiseAffineDGN
+from skdgn._estimators.progress import IterationPrinter, describe_interrupt
+from skdgn._estimators.sklearn_parts import (
+    VERBOSE,
+    CallbackSupportMixin,
+    Interval,
+    StrOptions,
+    fit_context,
+)
+from skdgn._estimators.validation import check_weights, validate_rows
+from skdgn._fit import (
+    Iteration,
+    MixtureResult,
+    MixtureSettings,
+    Parameters,
+    Running,
+    fit_mixture,
+    take_mixture_step,
+)
+from skdgn._network import Network
+from skdgn._noise import Noise
+from skdgn._posterior import Model
+from skdgn._runtime import Floats, VersionedMixin, draw_seed, value_ranges
+
+# Of a mixture that nobody has asked for: networks at most, and samples for each at least.
+_MOST_DEFAULT_NETWORKS = 4
+_DEFAULT_SAMPLES = 10
+_STARTS = ("gaussian_mixture", "kmeans", "random")
+# A sample's responsibilities, as users give them, add up to 1 but for this.
+_ROUNDING = 1e-6
+
+
+class DGNMixture(
+    DocumentedMixin,
+    VersionedMixin,
+    CallbackSupportMixin,
+    InformationCriteria,
+    SumOfDensities,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    BaseEstimator,
+):
+    """Mixture of deep generative networks with an exact density.
+
+    ``p(x) = sum_k weights_[k] p_k(x)``, every ``p_k`` a `PiecewiseAffineDGN` with parameters and
+    noise of its own.  It is a Gaussian mixture whose components bend: without hidden layers it is
+    one (``covariance_type="full"``), or a mixture of factor analyzers (``"diag"``) or of
+    probabilistic principal components (``"spherical"``); with one network it is that network.  Use
+    it for clusters, closed curves, and wherever the noise differs from place to place.
+
+    It is fitted by expectation-maximization.  Samples need no scaling beforehand, and missing
+    values (NaN) are allowed everywhere.
+
+    Parameters
+    ----------
+    estimator : PiecewiseAffineDGN, default=None
+        The kind of network: its ``n_components``, ``hidden_layer_sizes``, ``activation``,
+        ``negative_slope``, ``covariance_type``, ``weight_prior``, ``prior_scale``, ``m_step`` and
+        ``reg_covar`` are those of every network; its other parameters are not used.  None is
+        ``PiecewiseAffineDGN(1, hidden_layer_sizes=(4,), covariance_type="full")``: a curve with
+        four bends, which is enough where several share the samples, and noise that leaves it the
+        shape of a Gaussian across.  For more features than a few dozen, ``covariance_type="diag"``
+        with two or three latent dimensions has far fewer parameters.
+    n_networks : int, default=4
+        Number of networks.  Choose by `bic`, or by `score` on samples that were held out.
+    init_params : {"gaussian_mixture", "kmeans", "random"} or array-like, default="gaussian_mixture"
+        Where the fit starts.  ``"gaussian_mixture"``: with scikit-learn's `GaussianMixture`, or
+        where values are missing or weights are not whole numbers with a mixture of linear networks,
+        each component written as a network exactly, so that the fit is at least as likely.
+        ``"kmeans"``: with the clusters of `KMeans`; ``"random"``: with the samples nearest to each
+        of ``n_networks`` samples drawn at random.  An array holds cluster labels (n_samples,), from
+        0 to ``n_networks - 1``, or responsibilities (n_samples, n_networks).
+    weight_concentration_prior : float, default=2.0
+        Concentration of the Dirichlet prior of ``weights_``: as if each network had
+        ``weight_concentration_prior - 1`` samples more.  1 is maximum likelihood, and may leave a
+        network without samples.
+    noise_prior_weight : "auto" or float, default="auto"
+        Weight of the inverse Wishart prior of every network's noise, in samples: as if each network
+        had so many samples more, with the noise that is typical of all networks.  It keeps networks
+        with few samples from shrinking onto them.  ``"auto"`` estimates the weight from the
+        networks, by empirical Bayes: it is the larger, the more alike their noises are, at most the
+        number of features.  0 is maximum likelihood.
+    n_init : int, default=1
+        Number of starts; the likeliest fit is kept.
+    refine : bool, default=True
+        Whether to look for better networks than EM alone finds.  At the start, each is fitted to
+        the samples that are its own from curves found on these; where EM stands still, two are
+        merged and another is split, up to three times.  Only what raises the objective is kept.
+        False takes a half to a tenth of the time; most fits then end lower.
+    max_iter : int, default=200
+        Largest number of iterations.  A warning says if it was reached.
+    tol : float, default=1e-3
+        EM stops when an iteration adds less than this to the mean log-likelihood (nats per
+        sample), twice in a row.
+    warm_start : bool, default=False
+        Whether `fit` goes on from the parameters of the last fit.
+    n_jobs : int, default=None
+        Number of threads, as in joblib: -1 is all cores, None is one.  Within
+        ``joblib.parallel_config(backend)`` the work goes to processes or to a cluster instead;
+        results are the same.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the starting values, and of draws that are given none: an integer gives the same
+        fit each time.
+    verbose : int, default=0
+        1 shows a progress bar, 2 prints a line for every iteration, -1 silences everything.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_networks,)
+        Prior probability of each network.
+    networks_ : list of PiecewiseAffineDGN
+        The networks, fitted.
+    converged_ : bool
+        Whether EM stopped because the likelihood stood still.
+    n_iter_ : int
+        Number of EM iterations.
+    lower_bound_ : float
+        Mean log-likelihood of the samples at the end of the fit, in nats, plus the log density of
+        the priors divided by the sum of the samples' weights.  That of the noise is relative to
+        noise as the prior likes it best, that of ``weights_`` is not normalized.
+    lower_bounds_ : ndarray of shape (n_iter,)
+        The same after every iteration; it never decreases.
+    n_parameters_ : float
+        Number of identifiable parameters.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if they were given as strings.
+
+    See Also
+    --------
+    PiecewiseAffineDGN : One network.
+    sklearn.mixture.GaussianMixture : Components that do not bend.
+
+    Notes
+    -----
+    An iteration gives every network the samples, weighted by its responsibilities, and moves all
+    networks by a damped Gauss-Newton step.  If that lowers the exact log-likelihood plus log prior,
+    networks whose own samples became less likely take shorter steps, until it does not.
+
+    Examples
+    --------
+    Two moons, one network each:
+
+    >>> from sklearn.datasets import make_moons
+    >>> from skdgn import DGNMixture
+    >>> X, moons = make_moons(300, noise=0.05, random_state=0)
+    >>> mixture = DGNMixture(n_networks=2, random_state=0).fit(X)
+    >>> labels = mixture.predict(X)
+    >>> bool(max((labels == moons).mean(), (labels != moons).mean()) > 0.99)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [None, PiecewiseAffineDGN],
+        "n_networks": [Interval(Integral, 1, None, closed="left")],
+        "init_params": [str, "array-like"],
+        "weight_concentration_prior": [Interval(Real, 1.0, None, closed="left")],
+        "noise_prior_weight": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="left")],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "refine": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0.0, None, closed="left")],
+        "warm_start": ["boolean"],
+        "n_jobs": [
+            None,
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+        ],
+        "random_state": ["random_state", np.random.Generator],
+        "verbose": VERBOSE,
+    }
+
+    # Set by fit.
+    networks_: list[PiecewiseAffineDGN]
+    n_features_in_: int
+    n_iter_: int
+    _running: list[dict[str, Any]]  # statistics of the samples so far, for `partial_fit`
+
+    def __init__(
+        self,
+        estimator: PiecewiseAffineDGN | None = None,
+        n_networks: int = 4,
+        *,
+        init_params: Any = "gaussian_mixture",
+        weight_concentration_prior: float = 2.0,
+        noise_prior_weight: str | float = "auto",
+        n_init: int = 1,
+        refine: bool = True,
+        max_iter: int = 200,
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.n_networks = n_networks
+        self.init_params = init_params
+        self.weight_concentration_prior = weight_concentration_prior
+        self.noise_prior_weight = noise_prior_weight
+        self.n_init = n_init
+        self.refine = refine
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit all networks together by exact expectation-maximization.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing; every column needs a value.  At least as many samples as
+            networks.
+        y : None
+            Ignored, present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
+
+        Returns
+        -------
+        self : DGNMixture
+            The fitted estimator.
+
+        Notes
+        -----
+        The order of the samples does not matter, beyond rounding.  A table too large for the
+        ``working_memory`` of scikit-learn's configuration is read in batches at every iteration;
+        its start is found on 20,000 of its samples.
+
+        A fit that is interrupted (Ctrl-C) keeps the best parameters so far, and lets the
+        interrupt through.
+
+        Examples
+        --------
+        >>> from skdgn import DGNMixture
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> X = make_noisy_circle(200, random_state=0)
+        >>> mixture = DGNMixture(n_networks=2, random_state=0).fit(X)
+        >>> bool((mixture.lower_bounds_[1:] >= mixture.lower_bounds_[:-1]).all())
+        True
+        >>> mixture.predict_proba(X).shape
+        (200, 2)
+        """
+        result = self._fit(X, sample_weight)
+        if result.interrupted:
+            raise KeyboardInterrupt(describe_interrupt(self.n_iter_))
+        if not result.converged and not result.stopped:
+            # One level for scikit-learn's wrapper of `fit`, one for this method.
+            warnings.warn(
+                f"EM did not converge within max_iter={self.max_iter} iterations. "
+                "Increase max_iter or tol, or call fit again with warm_start=True.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if result.bound_by_ties.any():
+            message = self.networks_[0]._describe_ties(result.bound_by_ties)
+            warnings.warn(message, UserWarning, stacklevel=3)
+        return self
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn from a chunk of samples, and keep what was learned from others before.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing; in the first chunk, every column needs a value.
+        y : None
+            Ignored, present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
+
+        Returns
+        -------
+        self : DGNMixture
+            The fitted estimator.
+
+        Notes
+        -----
+        Stepwise EM, as in `PiecewiseAffineDGN.partial_fit`.  The first chunk is fitted as by `fit`;
+        every other one adds its statistics to running ones and makes one step.
+
+        Examples
+        --------
+        >>> from skdgn import DGNMixture
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> mixture = DGNMixture(n_networks=2, random_state=0)
+        >>> for chunk in range(3):
+        ...     mixture = mixture.partial_fit(make_noisy_circle(200, random_state=chunk))
+        >>> len(mixture.networks_)
+        2
+        """
+        if not hasattr(self, "networks_"):
+            with self._unchanged_by_failure():
+                if self._fit(X, sample_weight).interrupted:
+                    raise KeyboardInterrupt
+            return self
+        with self._unchanged_by_failure():
+            template = self._template()
+            settings = self._settings(template, "gaussian_mixture")
+            parameters = self._last_parameters(settings, "partial_fit")
+            samples = self._validate_rows(X)
+            weights = check_weights(sample_weight, samples)
+            self._name_features(template)
+            template._check_scales(samples, weights, None, sets_units=False)
+            running = [Running.from_state(state) for state in self._running]
+            result = take_mixture_step(parameters, running, samples, weights, settings)
+            self.__dict__.update(
+                self._attributes(template, result.weights, result.networks),
+                converged_=False,
+                n_iter_=self.n_iter_ + 1,
+                lower_bounds_=np.array([result.lower_bound]),
+                lower_bound_=result.lower_bound,
+                _running=[own.to_state() for own in result.running],
+            )
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Compute the posterior mean of the latent variables of each sample's likeliest network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        Z : ndarray of shape (n_samples, n_components)
+            Of the network that `predict` names: latent points of different networks have nothing
+            to do with each other.
+
+        Examples
+        --------
+        >>> from skdgn import DGNMixture
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> X = make_noisy_circle(200, random_state=0)
+        >>> mixture = DGNMixture(n_networks=2, random_state=0).fit(X)
+        >>> mixture.transform(X).shape
+        (200, 1)
+        """
+        samples = self._validate_rows(X)
+        model, workers = self._fitted_model(), self._workers()
+        labels = model.responsibilities(samples, workers).argmax(axis=1)
+        latent = np.empty((len(samples), self._n_features_out))
+        for number, network in enumerate(self.networks_):
+            chosen = np.flatnonzero(labels == number)
+            if chosen.size > 0:
+                latent[chosen] = network._fitted_model().means(samples[chosen], workers)
+        return latent
+
+    def _fit(self, X: ArrayLike, sample_weight: ArrayLike | None) -> MixtureResult:
+        with self._unchanged_by_failure():
+            template = self._template()
+            warm_start = None
+            if self.warm_start and hasattr(self, "networks_"):
+                settings = self._settings(template, "gaussian_mixture")
+                warm_start = self._last_parameters(settings, "warm_start=True")
+            samples = validate_rows(self, X, reset=warm_start is None, min_samples=2)
+            weights = check_weights(sample_weight, samples)
+            self._name_features(template)
+            template._check_observed(samples, weights)
+            template._check_scales(samples, weights, None)
+            n_samples = int(np.count_nonzero(weights))
+            if n_samples < self.n_networks:
+                raise ValueError(
+                    "n_networks must be at most the number of samples of positive weight, "
+                    f"{n_samples}, got {self.n_networks}."
+                )
+            settings = self._settings(template, self._check_start(len(samples)))
+            seed = draw_seed(self.random_state)
+            n_runs = 1 if warm_start else settings.n_init
+
+            def attributes(result: MixtureResult) -> dict[str, Any]:
+                return {
+                    **self._attributes(template, result.weights, result.networks),
+                    "converged_": result.converged,
+                    "n_iter_": len(result.lower_bounds),
+                    "lower_bounds_": result.lower_bounds,
+                    "lower_bound_": result.lower_bound,
+                    "_running": [own.to_state() for own in result.running],
+                }
+
+            tasks = FitTasks(self, n_runs, settings.max_iter, X, sample_weight, attributes)
+            objective = "log-posterior" if self._has_prior(template) else "log-likelihood"
+            with settings.network.workers.reporter as reporter:
+                printer = IterationPrinter(reporter, n_runs, settings.max_iter, objective)
+
+                def watch(iteration: Iteration) -> bool:
+                    printer(iteration)
+                    return tasks(iteration)
+
+                generator = np.random.default_rng(seed)
+                result = fit_mixture(samples, weights, settings, generator, warm_start, watch)
+            fitted = attributes(result)
+            tasks.end(fitted)
+            self.__dict__.update(fitted)
+        return result
+
+    def _template(self) -> PiecewiseAffineDGN:
+        """Return an unfitted network of the kind that all are, its parameters checked."""
+        template: PiecewiseAffineDGN
+        if self.estimator is None:
+            template = PiecewiseAffineDGN(hidden_layer_sizes=(4,), covariance_type="full")
+        else:
+            template = clone(self.estimator)
+            template._validate_params()
+        return template.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
+
+    def _has_prior(self, template: PiecewiseAffineDGN) -> bool:
+        return (
+            template.weight_prior is not None
+            or self.weight_concentration_prior > 1.0
+            or self.noise_prior_weight != 0.0
+        )
+
+    def _settings(self, template: PiecewiseAffineDGN, start: str | Floats) -> MixtureSettings:
+        return MixtureSettings(
+            network=template._settings(),
+            n_networks=int(self.n_networks),
+            init=start,
+            concentration=float(self.weight_concentration_prior),
+            noise_prior_weight=(
+                None if isinstance(self.noise_prior_weight, str) else float(self.noise_prior_weight)
+            ),
+            n_init=int(self.n_init),
+            refine=bool(self.refine),
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+        )
+
+    def _check_start(self, n_samples: int) -> str | Floats:
+        """Return a method, or responsibilities (n, K)."""
+        start, n_networks = self.init_params, self.n_networks
+        if isinstance(start, str):
+            if start not in _STARTS:
+                raise ValueError(
+                    f"init_params must be one of {_STARTS} or an array, got {start!r}."
+                )
+            return start
+        values = np.asarray(start)
+        if (
+            values.shape not in ((n_samples,), (n_samples, n_networks))
+            or values.dtype.kind not in "biuf"
+        ):
+            raise ValueError(
+                f"init_params must be labels of shape ({n_samples},) or responsibilities of shape "
+                f"({n_samples}, {n_networks}), got {values.dtype} of shape {values.shape}."
+            )
+        if values.ndim == 1:
+            wrong = ~np.isin(values, np.arange(n_networks))
+            if wrong.any():
+                raise ValueError(
+                    f"init_params must hold labels from 0 to {n_networks - 1}, "
+                    f"got {values[wrong][0]}."
+                )
+            return np.asarray(np.eye(n_networks)[values.astype(np.intp)])
+        sums = values.sum(axis=1)
+        if not np.all(values >= 0.0) or not np.all(np.abs(sums - 1.0) < _ROUNDING):
+            raise ValueError(
+                "init_params must hold responsibilities that are not negative and add up to 1 for "
+                f"every sample, got values from {values.min()} to {values.max()} and sums from "
+                f"{sums.min()} to {sums.max()}."
+            )
+        return np.asarray(values / sums[:, None], dtype=np.float64)
+
+    def _name_features(self, template: PiecewiseAffineDGN) -> None:
+        """Let the networks know the features by their names."""
+        template.n_features_in_ = self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            template.feature_names_in_ = self.feature_names_in_
+
+    def _check_scales(
+        self,
+        template: PiecewiseAffineDGN,
+        samples: NDArray[Any],
+        weights: Floats,
+        continuation: str | None,
+        sets_units: bool,
+    ) -> None:
+        template._check_scales(samples, weights, None, sets_units)
+        if continuation is not None:
+            ranges, names = value_ranges(samples, weights), template._column_names()
+            self._check_continuation(ranges, continuation, names, sets_units)
+
+    def _attributes(
+        self,
+        template: PiecewiseAffineDGN,
+        weights: Floats,
+        parts: list[tuple[Network, Noise]],
+    ) -> dict[str, Any]:
+        """Return the fitted attributes that describe a mixture."""
+        networks = []
+        for network, noise in parts:
+            fitted = copy.copy(template)
+            fitted.__dict__.update(
+                attributes_of_model(Model.build(network, noise)),
+                converged_=True,
+                n_iter_=0,
+                lower_bounds_=np.empty(0),
+                lower_bound_=math.nan,
+                _running=None,
+            )
+            networks.append(fitted)
+        return {
+            "weights_": weights,
+            "networks_": networks,
+            "n_parameters_": len(weights) - 1 + sum(own.n_parameters_ for own in networks),
+        }
+
+    def _last_parameters(self, settings: MixtureSettings, reason: str) -> Parameters:
+        """Return the parameters of the last fit, for the next one to start from."""
+        if settings.n_networks != len(self.networks_):
+            raise ValueError(
+                f"{reason} needs the n_networks of the last fit, {len(self.networks_)}, "
+                f"got {settings.n_networks}."
+            )
+        return self.weights_, [
+            network._last_parameters(settings.network, reason) for network in self.networks_
+        ]
+
+    def _members(self) -> list[PiecewiseAffineDGN]:
+        return self.networks_
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns of `transform`, for `get_feature_names_out`."""
+        return int(self.networks_[0].coefs_[0].shape[1])
+
+
+def default_mixture(total_weight: float = np.inf, covariance_type: str = "full") -> DGNMixture:
+    """Return what is fitted to samples of this weight where no estimator was given.
+
+    Chosen by `benchmarks/defaults.py`; of few samples, fewer networks than usual take their share.
+    """
+    network = PiecewiseAffineDGN(1, hidden_layer_sizes=(4,), covariance_type=covariance_type)
+    n_networks = min(_MOST_DEFAULT_NETWORKS, max(1, total_weight // _DEFAULT_SAMPLES))
+    return DGNMixture(network, int(n_networks))

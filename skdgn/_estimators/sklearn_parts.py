@@ -1,0 +1,51 @@
+"""What this package uses of scikit-learn that is private, or is not in all versions of it.
+
+The one place to look at when a new version comes out.  Everything else is imported from where
+scikit-learn's reference says it is.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+from numpy.typing import NDArray
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils import _safe_indexing as take_samples
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._set_output import ADAPTERS_MANAGER, _get_output_config
+from sklearn.utils.validation import _check_feature_names_in
+from sklearn.utils.validation import _check_sample_weight as check_sample_weight
+
+try:
+    from sklearn.callback import CallbackSupportMixin
+except ImportError:  # scikit-learn before 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef] # the same name, without callbacks
+        """Stands for the class of the same name that newer versions of scikit-learn have."""
+
+
+# What `verbose` may be: scikit-learn's own kind has no -1, which silences everything.
+VERBOSE = [Interval(Integral, -1, None, closed="left"), "boolean"]
+
+
+def name_columns(estimator: Any, values: NDArray[Any]) -> Any:
+    """Return values (n, D) as the kind of table that ``set_output`` asked of `transform`."""
+    kind = _get_output_config("transform", estimator)["dense"]
+    if kind == "default":
+        return values
+    names = _check_feature_names_in(estimator)
+    return ADAPTERS_MANAGER.adapters[kind].create_container(values, values, names)
+
+
+__all__ = [
+    "VERBOSE",
+    "CallbackSupportMixin",
+    "HasMethods",
+    "Interval",
+    "StrOptions",
+    "check_sample_weight",
+    "fit_context",
+    "name_columns",
+    "take_samples",
+]

@@ -1,0 +1,107 @@
+"""Tables and weights as users pass them, turned into arrays by scikit-learn, or refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+from sklearn.utils.validation import (
+    validate_data,
+)
+
+from skdgn._estimators.sklearn_parts import check_sample_weight
+from skdgn._runtime import Floats
+
+
+def validate_rows(
+    estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, allow_nan: bool = True
+) -> NDArray[Any]:
+    """Check a table (n, D); it is not copied if it holds floating-point numbers already.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Remembers number and names of the features, or compares them with what it remembers.
+    X : array-like
+        Masked entries are missing values.
+    reset : bool
+        Whether this is the table of a fit.
+    min_samples : int
+        Fewest samples.
+    allow_nan : bool
+        Whether values may be missing.
+
+    Returns
+    -------
+    rows : ndarray of shape (n, D)
+        In single or double precision; NaN where a value is missing.
+    """
+    X = fill_masked(X)
+    try:
+        rows: NDArray[Any] = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=min_samples,
+            ensure_all_finite="allow-nan" if allow_nan else True,
+        )
+    except (TypeError, ValueError) as error:
+        name = _column_without_numbers(X)
+        if name is None:
+            raise
+        raise type(error)(f"X must hold numbers, which column {name!r} does not: {error}") from None
+    return rows
+
+
+def fill_masked(X: Any) -> Any:
+    """Return a table with NaN in place of masked entries; refuse one that is not in memory."""
+    if hasattr(X, "collect_schema") and not hasattr(X, "__array__"):
+        raise TypeError(
+            f"X must be a table in memory, got a {type(X).__name__}. Pass X.collect() instead."
+        )
+    if not isinstance(X, np.ma.MaskedArray):
+        return X
+    if X.dtype.kind not in "fc":
+        # Text is left for scikit-learn to refuse.
+        X = X.astype(np.float64 if X.dtype.kind in "biu" else object)
+    return X.filled(np.nan)
+
+
+def check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
+    """Check the weights of samples; None gives ones that take no memory."""
+    if sample_weight is None:
+        return np.broadcast_to(np.float64(1.0), (len(rows),))
+    if np.ma.is_masked(sample_weight):
+        raise ValueError("sample_weight must have no masked entries: weigh such samples by zero.")
+    weights: Floats = check_sample_weight(
+        sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+    )
+    if not weights.sum() > 0:
+        raise ValueError("sample_weight must have a positive sum, got only zeros.")
+    return weights
+
+
+def _column_without_numbers(X: Any) -> Any:
+    """Find the first column that cannot be read as numbers; None if all can."""
+    is_frame = hasattr(X, "columns") and hasattr(X, "__getitem__")
+    if not is_frame:
+        try:
+            X = np.asarray(X, dtype=object)
+        except ValueError:  # ragged
+            return None
+        if X.ndim != 2:
+            return None
+    for place in range(X.shape[1]):
+        column = X.iloc[:, [place]] if hasattr(X, "iloc") else X[:, [place]]
+        try:
+            check_array(column, dtype=np.float64, ensure_all_finite=False, ensure_min_samples=0)
+            # Times are numbers only while they are on their own.
+            has_numbers = np.asarray(column).dtype.kind not in "mM"
+        except (TypeError, ValueError):
+            has_numbers = False
+        if not has_numbers:
+            return X.columns[place] if is_frame else place
+    return None

@@ -1,0 +1,130 @@
+"""Starting networks: coordinates found on the data, and a network fitted to them.
+
+The likelihood of a generator has many poor local maxima, and the start decides in which one EM
+ends.  So latent coordinates are found on the data first (`skdgn._fit.coordinates`), and a network
+is
+fitted to them (`skdgn._fit.least_squares`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdgn._fit.coordinates import find_coordinates, principal_axes
+from skdgn._fit.least_squares import fit_to_coordinates, one_thread
+from skdgn._network import Activation, Network
+
+Floats = NDArray[np.float64]
+
+# More rows cost more and change a start little.
+MAX_ROWS = 2000
+
+
+class Start(NamedTuple):
+    """A starting network, and what it was fitted to."""
+
+    network: Network
+    coordinates: Floats  # (m, s): latent coordinates of the rows it was fitted to
+    residual_variances: Floats  # (d,): zero where the fit is exact
+    sample: NDArray[np.intp]  # (m,): which rows these were
+
+
+def starting_methods(n_components: int, hidden_layer_sizes: Sequence[int]) -> tuple[str, ...]:
+    """Return the methods worth a try for so many latent dimensions, most promising first."""
+    if len(hidden_layer_sizes) == 0:
+        return ("pca",)
+    return ("tree", "isomap", "pca") if n_components == 1 else ("isomap", "pca")
+
+
+@one_thread
+def starting_network(
+    rows: Floats,
+    n_components: int,
+    hidden_layer_sizes: Sequence[int],
+    activation: Activation,
+    method: str,
+    generator: np.random.Generator,
+    to_beat: float = np.inf,
+) -> Start:
+    """Find coordinates on the rows and fit a network to them.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Centered, of unit variance (constant columns may be zero).  Of more than `MAX_ROWS` rows, a
+        random sample is used.
+    n_components : int
+        Number of latent dimensions.
+    hidden_layer_sizes : sequence of int
+        Without a hidden layer the start is probabilistic principal components, whatever the method.
+    activation : Activation
+    method : {"tree", "isomap", "pca", "random"}
+        Where the coordinates come from; "tree" means "isomap" in two dimensions and more.
+    generator : numpy.random.Generator
+        The only source of chance: the same state gives the same start.
+    to_beat : float
+        Mean squared residual of another start.  One that is far from it early on is not pursued.
+
+    Returns
+    -------
+    start : Start
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgn._fit.initialization import starting_network
+    >>> from skdgn._network.network import Activation
+    >>> generator = np.random.default_rng(0)
+    >>> angle = generator.uniform(0.0, 2.0 * np.pi, 500)
+    >>> rows = np.sqrt(2.0) * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    >>> relu = Activation.from_name("relu", 0.0)
+    >>> start = starting_network(rows, 1, (8, 8), relu, "tree", generator)
+    >>> start.network.hidden_layer_sizes
+    (8, 8)
+    >>> bool(np.all(start.residual_variances < 0.01))
+    True
+    """
+    sample = np.arange(len(rows))
+    if len(rows) > MAX_ROWS:
+        sample = np.sort(generator.choice(len(rows), size=MAX_ROWS, replace=False))
+        rows = rows[sample]
+    if len(hidden_layer_sizes) == 0:
+        network, coordinates = _probabilistic_pca(rows, n_components, activation)
+        # Not the residuals of the coordinates: as posterior means, these shrink toward zero.
+        variances = rows.var(axis=0) - np.sum(network.coefs[-1] ** 2, axis=1)
+        return Start(network, coordinates, np.maximum(variances, 0.0), sample)
+    coordinates = find_coordinates(rows, n_components, method, generator)
+    network = fit_to_coordinates(
+        coordinates, rows, hidden_layer_sizes, activation, generator, to_beat
+    )
+    variances = residual_variances(network, coordinates, rows)
+    return Start(network, coordinates, variances, sample)
+
+
+def residual_variances(network: Network, coordinates: Floats, rows: Floats) -> Floats:
+    """Return the mean squared residual of each feature, (d,)."""
+    return np.mean((rows - network.forward(coordinates)) ** 2, axis=0)
+
+
+def _probabilistic_pca(
+    rows: Floats, n_components: int, activation: Activation
+) -> tuple[Network, Floats]:
+    """Return the maximum likelihood solution of probabilistic PCA, and posterior means (n, s)."""
+    n_features = rows.shape[1]
+    axes, variances = principal_axes(rows, n_features)
+    kept = min(n_components, n_features)
+    # With no feature left over, the data say nothing about the noise: half the least variance.
+    noise = variances[kept:].mean() if kept < n_features else 0.5 * variances[-1]
+    signal = np.maximum(variances[:kept] - noise, 0.0)
+    loadings = np.zeros((n_features, n_components))
+    loadings[:, :kept] = axes[:, :kept] * np.sqrt(signal)
+    mean = rows.mean(axis=0)
+    coordinates = np.zeros((len(rows), n_components))
+    # Where there is no variance, there is no signal either.
+    divisors = np.where(variances[:kept] > 0.0, variances[:kept], 1.0)
+    coordinates[:, :kept] = (rows - mean) @ (axes[:, :kept] * np.sqrt(signal) / divisors)
+    return Network((loadings,), (mean,), activation), coordinates

@@ -1,0 +1,37 @@
+"""Convex cells, and Gaussian integrals over them."""
+
+from skdgn._geometry.integrals import CellIntegrals, integrate_gaussian
+from skdgn._geometry.interface import (
+    Cells,
+    Corners,
+    Facets,
+    Pieces,
+    integrate_cell,
+    integrate_cell_with_error,
+    make_room,
+    whiten_cell,
+)
+from skdgn._geometry.intervals import Intervals, integrate_interval
+from skdgn._geometry.kinds import MOST_EXACT_DIMENSIONS, whole_space
+from skdgn._geometry.quadratic_program import nearest_point
+from skdgn._geometry.truncated_draws import log_integral, quantile
+
+__all__ = [
+    "MOST_EXACT_DIMENSIONS",
+    "CellIntegrals",
+    "Cells",
+    "Corners",
+    "Facets",
+    "Intervals",
+    "Pieces",
+    "integrate_cell",
+    "integrate_cell_with_error",
+    "integrate_gaussian",
+    "integrate_interval",
+    "log_integral",
+    "make_room",
+    "nearest_point",
+    "quantile",
+    "whiten_cell",
+    "whole_space",
+]

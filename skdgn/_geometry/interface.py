@@ -1,0 +1,234 @@
+"""What every kind of cell offers.
+
+A *kind* (intervals, polygons, polyhedra, polytopes) is a frozen collection of convex cells of one
+latent dimension, unbounded cells included.  Sign convention, once and for all: a cell is where
+``normals @ z >= offsets`` for all its facets, with inward unit normals.
+
+Two things happen to cells: a partition *splits* them, and a posterior *integrates* a Gaussian over
+them.  For the second, cells are first whitened: in coordinates ``y`` with ``z = factor @ y`` the
+Gaussian has the identity covariance, and only its center differs from sample to sample.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from skdgn._runtime import KERNEL_OPTIONS, Bools, Floats
+
+Integers = NDArray[np.intp]
+
+# Pieces thinner than this, relative to 1 + the distance from the origin of latent space, are not
+# cut off: their boundaries cannot be told from rounding errors.  The generator is continuous, so
+# leaving such a piece with its neighbor changes it by as little.
+THINNEST_PIECE = 1e-12
+
+# A cell whose mass is below this share of the error its caller can bear counts as empty.
+LOG_NEGLIGIBLE_SHARE = math.log(0.01)
+
+
+class Facets(NamedTuple):
+    """Facets of all cells; those of cell r are ``start[r]:start[r + 1]``."""
+
+    start: Integers  # (R + 1,)
+    normals: Floats  # (F, S) inward, unit length
+    offsets: Floats  # (F,)
+
+
+class Corners(NamedTuple):
+    """Vertices of the bounded cells; those of cell r are ``start[r]:start[r + 1]``, or none."""
+
+    start: Integers  # (R + 1,)
+    points: Floats  # (V, S)
+
+
+class Pieces(NamedTuple):
+    """Cells after a split: each piece, the cell it comes from, its side of the cut."""
+
+    cells: Any
+    parents: Integers
+    positive: Bools
+
+
+class Cells(Protocol):
+    """A collection of convex cells."""
+
+    @classmethod
+    def whole_space(cls, n_dimensions: int) -> Self:
+        """Return one cell: all of latent space."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, indices: Integers) -> Self:
+        """Return the cells with these indices."""
+
+    def split(self, gradients: Floats, values: Floats) -> Pieces:
+        """Cut every cell r by the hyperplane ``gradients[r] @ z + values[r] = 0``.
+
+        Gradients have unit length, or are zero where the function is constant on the cell.
+        """
+
+    def facets(self) -> Facets:
+        """List the facets of every cell."""
+
+    def corners(self) -> Corners:
+        """List the vertices of every bounded cell."""
+
+    def interior_points(self) -> Floats:
+        """Return a point strictly inside every cell, (R, S)."""
+
+    def whiten(self, factors: Floats) -> Any:
+        """Express cell r in coordinates y with ``z = factors[r] @ y``, for `integrate_cell`."""
+
+
+def integrate_cell(
+    cells: Any, region: int, center: Floats, log_tolerance: float, mean: Floats, covariance: Floats
+) -> float:
+    """Integrate N(center, I) over a whitened cell (compiled code only; one overload per kind).
+
+    Parameters
+    ----------
+    cells : named tuple made by ``Cells.whiten``
+    region : int
+    center : ndarray of shape (S,)
+        Center of the Gaussian, in whitened coordinates.
+    log_tolerance : float
+        Log of the absolute error of the mass that the caller can bear.  With -inf the mass has full
+        relative accuracy, however small it is; a larger value allows faster formulas.
+    mean, covariance : ndarray of shape (S,) and (S, S)
+        Filled with the moments of the truncated Gaussian, in latent coordinates ``z``.
+
+    Returns
+    -------
+    log_mass : float
+    """
+    raise NotImplementedError("integrate_cell is called from compiled code only")
+
+
+def make_room(cells: Any) -> Any:
+    """Make whitened cells of one cell, with room for the largest of these (compiled code only)."""
+    raise NotImplementedError("make_room is called from compiled code only")
+
+
+def whiten_cell(cells: Any, region: int, factor: Floats, room: Any) -> None:
+    """Express one cell in coordinates y with ``z = factor @ y`` (compiled code only).
+
+    Where every row has a covariance of its own, cells are whitened one by one, when they are
+    visited.
+
+    Parameters
+    ----------
+    cells : named tuple made by ``Cells.whiten`` with identity matrices
+    region : int
+    factor : ndarray of shape (S, S)
+        Of positive determinant.
+    room : named tuple made by `make_room`
+        Filled with the whitened cell, as its region 0.
+    """
+    raise NotImplementedError("whiten_cell is called from compiled code only")
+
+
+def integrate_cell_with_error(
+    cells: Any, region: int, center: Floats, log_tolerance: float, mean: Floats, covariance: Floats
+) -> tuple[float, float]:
+    """`integrate_cell` that also returns the relative standard error of the mass.
+
+    It is zero for kinds of cells whose integrals are exact to rounding.
+    """
+    raise NotImplementedError("integrate_cell_with_error is called from compiled code only")
+
+
+def _is_whitened(cells: Any, whitened: type) -> bool:
+    return isinstance(cells, types.BaseTuple) and cells.instance_class is whitened
+
+
+def register_whitening(whitened: type, room_maker: Any, whitening: Any) -> None:
+    """Let `make_room` and `whiten_cell` call compiled functions for cells of this type."""
+
+    @overload(make_room)
+    def choose_room(cells: Any) -> Any:
+        if not _is_whitened(cells, whitened):
+            return None
+
+        def call(cells: Any) -> Any:
+            return room_maker(cells)
+
+        return call
+
+    @overload(whiten_cell)
+    def choose_whitening(cells: Any, region: Any, factor: Any, room: Any) -> Any:
+        if not _is_whitened(cells, whitened):
+            return None
+
+        def call(cells: Any, region: Any, factor: Any, room: Any) -> Any:
+            return whitening(cells, region, factor, room)
+
+        return call
+
+
+def register_integral(whitened: type, integral: Any) -> None:
+    """Let `integrate_cell` call a compiled function for cells whitened to this type."""
+
+    @overload(integrate_cell)
+    def choose(
+        cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+    ) -> Any:
+        if not _is_whitened(cells, whitened):
+            return None
+
+        def call(
+            cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+        ) -> Any:
+            return integral(cells, region, center, log_tolerance, mean, covariance)
+
+        return call
+
+    @overload(integrate_cell_with_error)
+    def choose_with_error(
+        cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+    ) -> Any:
+        if not _is_whitened(cells, whitened):
+            return None
+
+        def call(
+            cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+        ) -> Any:
+            return integral(cells, region, center, log_tolerance, mean, covariance), 0.0
+
+        return call
+
+
+def register_estimate(whitened: type, estimate: Any) -> None:
+    """Let them call a compiled function that returns the log mass and its relative error."""
+
+    @overload(integrate_cell)
+    def choose(
+        cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+    ) -> Any:
+        if not _is_whitened(cells, whitened):
+            return None
+
+        def call(
+            cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+        ) -> Any:
+            return estimate(cells, region, center, log_tolerance, mean, covariance)[0]
+
+        return call
+
+    # The function itself rather than a call of it: a level less to compile, and it is a large one.
+    # (Numba compares the annotations, too.)
+    @overload(integrate_cell_with_error, jit_options=KERNEL_OPTIONS)
+    def choose_with_error(
+        cells: Any,
+        region: int,
+        center: Floats,
+        log_tolerance: float,
+        mean: Floats,
+        covariance: Floats,
+    ) -> Any:
+        return estimate.py_func if _is_whitened(cells, whitened) else None

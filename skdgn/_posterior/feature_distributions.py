@@ -1,0 +1,334 @@
+"""The distribution of single features, given others: mean, variance, distribution function.
+
+Given what was observed of a sample, the posterior of z is a mixture of Gaussians, each truncated to
+its region, and on a region a feature is an affine function of z plus Gaussian noise.  So (z, noise)
+is a truncated Gaussian in one more dimension, the feature an affine function of it, and the
+probability that the feature is at most t is the mass of the cell beyond one more cut:
+
+    P(x_j <= t) = sum over regions of  responsibility * mass(cell cut at t) / mass(cell)
+
+These are cells of `skdgn._geometry` with one dimension more than latent space, and as exact as they
+are: to rounding for one and two latent dimensions, estimates for more.  A share is a difference of
+logs, so digits go where a sample lies far from all that the model generates.
+
+Shapes: ``n`` samples, ``k`` features, ``v`` visits (a sample and a region that matters for it).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.special import logsumexp, ndtr, softmax
+
+from skdgn._geometry import Cells, Facets, integrate_gaussian, whole_space
+from skdgn._network import AffineMaps
+from skdgn._noise import Noise
+from skdgn._posterior.visits import Visitor
+from skdgn._runtime import Floats
+
+Integers = NDArray[np.intp]
+
+# Largest error of a probability, from each region.
+_LOG_ERROR = math.log(1e-15)
+# Logs of masses are rounded: shares of smaller ones would have errors above 2e-10.  So far out, at
+# more than a thousand standard deviations, a Gaussian stands for the feature: an approximation,
+# good if what is left of z moves the feature by less than its noise does.
+_SMALLEST_LOG_MASS = -1e6
+# Brackets of quantiles are halved or better at every step; they are closed long before.
+_MOST_STEPS = 200
+# A quantile is found when its bracket is so narrow, in standard deviations.
+_QUANTILE_TOLERANCE = 1e-13
+
+
+class FeatureDistributions(Protocol):
+    """One distribution for each of n samples and k features."""
+
+    @property
+    def log_density(self) -> Floats:
+        """Log density of what each sample was conditioned on, (n,)."""
+
+    @property
+    def mean(self) -> Floats:
+        """Means, (n, k)."""
+
+    @property
+    def variance(self) -> Floats:
+        """Variances, (n, k)."""
+
+    def cdf(self, values: Floats) -> Floats:
+        """Probabilities of at most these values (n, k): (n, k)."""
+
+
+@dataclass(frozen=True)
+class MixedDistributions:
+    """Mixtures of distributions, each part with the weight that the condition leaves it."""
+
+    parts: Sequence[FeatureDistributions]
+    weights: Floats  # (K, n), given the condition
+    log_density: Floats  # (n,) of the condition
+
+    @classmethod
+    def mix(cls, parts: Sequence[FeatureDistributions], weights: Floats) -> MixedDistributions:
+        """Mix the conditional distributions of densities with these weights (K,)."""
+        with np.errstate(divide="ignore"):
+            joint = np.log(weights)[:, None] + np.stack([part.log_density for part in parts])
+        log_density = np.asarray(logsumexp(joint, axis=0))
+        # Where nothing is known, no part is likelier than another.
+        joint[:, np.isneginf(log_density)] = 0.0
+        return cls(parts, np.asarray(softmax(joint, axis=0)), log_density)
+
+    @property
+    def mean(self) -> Floats:
+        """Means, (n, k)."""
+        return self._average([part.mean for part in self.parts])
+
+    @property
+    def variance(self) -> Floats:
+        """Variances, (n, k): within the parts and between them."""
+        mean = self.mean
+        return self._average([part.variance + (part.mean - mean) ** 2 for part in self.parts])
+
+    def cdf(self, values: Floats) -> Floats:
+        """Probabilities of at most these values (n, k): (n, k)."""
+        return self._average([part.cdf(values) for part in self.parts])
+
+    def _average(self, of_parts: list[Floats]) -> Floats:
+        return np.einsum("pn,pnk->nk", self.weights, np.stack(of_parts))
+
+
+@dataclass(frozen=True)
+class RegionDistributions:
+    """The features' distributions under one network: mixtures over the regions of latent space.
+
+    On the region of visit v, with ``z = factor @ (center + u)``, feature j is
+    ``offsets[v, j] + slopes[v, j] @ u + deviations[v, j] e``; u and e are standard normal, but for
+    u being in the region.
+    """
+
+    log_density: Floats  # (n,)
+    start: Integers  # (n + 1,) visits of each sample
+    responsibilities: Floats  # (v,)
+    slopes: Floats  # (v, k, S)
+    offsets: Floats  # (v, k)
+    deviations: Floats  # (v, k)
+    region_means: Floats  # (v, k) over the region
+    region_variances: Floats  # (v, k)
+    lift: Callable[[], tuple[Cells, Integers]]  # the visits' cells in coordinates (u, e)
+
+    @classmethod
+    def given(cls, visitor: Visitor, rows: Floats, features: Integers) -> RegionDistributions:
+        """Condition on what was observed of rows (n, D), which is none of these features.
+
+        A sample so far out that its density is zero is conditioned on nothing instead.
+        """
+        visits = visitor.visit(rows)
+        log_density = visits.log_density
+        unknown = np.isneginf(log_density)
+        if unknown.any():
+            rows = np.where(unknown[:, None], np.nan, rows)
+            visits = visitor.visit(rows)
+        factors, centers = visitor.condition(rows, visits)
+        latent_slopes, latent_offsets, deviations = _predict(
+            visitor.partition.maps.take(visits.regions),
+            visitor.noise,
+            np.repeat(rows, np.diff(visits.start), axis=0),
+            features,
+        )
+        slopes = latent_slopes @ factors
+        spread = np.einsum("vks,vst,vkt->vk", latent_slopes, visits.covariances, latent_slopes)
+        facets = visitor.partition.cells.facets()
+        return cls(
+            log_density=log_density,
+            start=visits.start,
+            responsibilities=visits.responsibilities,
+            slopes=slopes,
+            offsets=latent_offsets + np.einsum("vks,vs->vk", slopes, centers),
+            deviations=deviations,
+            region_means=latent_offsets + np.einsum("vks,vs->vk", latent_slopes, visits.means),
+            region_variances=np.maximum(spread, 0.0) + deviations**2,
+            lift=lambda: _lift_cells(facets, visits.regions, factors, centers),
+        )
+
+    @property
+    def mean(self) -> Floats:
+        """Means, (n, k)."""
+        return self._sum_over_regions(self.region_means)
+
+    @property
+    def variance(self) -> Floats:
+        """Variances, (n, k): within the regions and between them."""
+        between = (self.region_means - self._repeat(self.mean)) ** 2
+        return self._sum_over_regions(self.region_variances + between)
+
+    @cached_property
+    def _cells(self) -> tuple[Cells, Integers, Floats]:
+        """Cells in coordinates (u, e), the visits they are those of, and their log masses.
+
+        Not those of which a share of the mass cannot be told.
+        """
+        cells, places = self.lift()
+        log_masses = _log_masses(cells)
+        near = np.flatnonzero(log_masses > _SMALLEST_LOG_MASS)
+        return cells.take(near), places[near], log_masses[near]
+
+    def cdf(self, values: Floats) -> Floats:
+        """Probabilities of at most these values (n, k): (n, k)."""
+        _, places, _ = self._cells
+        of_visits = self._repeat(values)
+        # Where a cell is too thin to be cut out of space, or too far out, a Gaussian stands for it.
+        shares = ndtr((of_visits - self.region_means) / np.sqrt(self.region_variances))
+        for feature in range(values.shape[1]):
+            shares[places, feature] = self._shares_below(of_visits[places, feature], feature)
+        return np.clip(self._sum_over_regions(shares), 0.0, 1.0)
+
+    def _shares_below(self, values: Floats, feature: int) -> Floats:
+        """Share of each cell's mass where a feature is at most its value (c,)."""
+        cells, places, whole = self._cells
+        normals = -np.concatenate(
+            [self.slopes[places, feature], self.deviations[places, feature, None]], axis=1
+        )
+        lengths = np.linalg.norm(normals, axis=1)
+        pieces = cells.split(
+            normals / lengths[:, None], (values - self.offsets[places, feature]) / lengths
+        )
+        below = np.flatnonzero(pieces.positive)
+        parents = pieces.parents[below]
+        with np.errstate(divide="ignore"):  # what has no share in the result may have any error
+            log_shares = np.log(self.responsibilities[places[parents]])
+        log_masses = _log_masses(pieces.cells.take(below), _LOG_ERROR + whole[parents] - log_shares)
+        shares = np.zeros(len(values))
+        shares[parents] = np.exp(log_masses - whole[parents])
+        return shares
+
+    def _repeat(self, values: Floats) -> Floats:
+        """Repeat what there is for every sample for every visit."""
+        return np.repeat(values, np.diff(self.start), axis=0)
+
+    def _sum_over_regions(self, values: Floats) -> Floats:
+        # Every sample visits at least one region, as reduceat needs.
+        return np.add.reduceat(self.responsibilities[:, None] * values, self.start[:-1], axis=0)
+
+
+def quantiles(distributions: FeatureDistributions, share: float) -> Floats:
+    """Find the values (n, k) below which lies a share of each distribution.
+
+    Chandrupatla's method: inverse quadratic interpolation of the distribution function where that
+    is safe, bisection where it is not.  The first bracket is Cantelli's inequality.
+    """
+    # Brackets are a little wider than they need be, lest rounding close them.
+    mean, deviation = distributions.mean, 1.01 * np.sqrt(distributions.variance)
+
+    def excess(values: Floats) -> Floats:
+        return distributions.cdf(values) - share
+
+    low = mean - deviation * np.sqrt((1.0 - share) / share)
+    high = mean + deviation * np.sqrt(share / (1.0 - share))
+    newest, other, f_newest, f_other = low, high, excess(low), excess(high)
+    step = np.full_like(mean, 0.5)
+    for _ in range(_MOST_STEPS):
+        trial = newest + step * (other - newest)
+        f_trial = excess(trial)
+        same = np.sign(f_trial) == np.sign(f_newest)
+        last, f_last = np.where(same, newest, other), np.where(same, f_newest, f_other)
+        other, f_other = np.where(same, other, newest), np.where(same, f_other, f_newest)
+        newest, f_newest = trial, f_trial
+        nearer = np.abs(f_newest) < np.abs(f_other)
+        best = np.where(nearer, newest, other)
+        tolerance = _QUANTILE_TOLERANCE * (deviation + np.abs(best))
+        width = np.abs(other - newest)
+        if np.all((width <= 2.0 * tolerance) | (f_newest == 0.0) | (f_other == 0.0)):
+            break
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shrink = np.minimum(0.5, tolerance / width)
+            xi = (newest - other) / (last - other)
+            phi = (f_newest - f_other) / (f_last - f_other)
+            interpolated = f_newest / (f_other - f_newest) * f_last / (f_other - f_last) + (
+                last - newest
+            ) / (other - newest) * f_newest / (f_last - f_newest) * f_other / (f_last - f_other)
+            safe = (phi**2 < xi) & ((1.0 - phi) ** 2 < 1.0 - xi)
+        step = np.clip(np.where(safe, interpolated, 0.5), shrink, 1.0 - shrink)
+    return best
+
+
+def _predict(
+    maps: AffineMaps, noise: Noise, rows: Floats, features: Integers
+) -> tuple[Floats, Floats, Floats]:
+    """Predict features from z and what was observed of rows (v, D), each on its own affine map.
+
+    Returns slopes (v, k, S), offsets (v, k), and the deviations (v, k) of what is left of the
+    noise: correlated noise of what was observed tells something of that of the features.
+    """
+    slopes, offsets = maps.slopes[:, features], maps.offsets[:, features]
+    if noise.covariance.ndim < 2:
+        factors = np.broadcast_to(noise.factor, (noise.n_features,))
+        return slopes, offsets, np.broadcast_to(factors[features], offsets.shape)
+    deviations = np.empty(offsets.shape)
+    patterns, members = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
+    for pattern, observed in enumerate(patterns):
+        chosen = np.flatnonzero(members.ravel() == pattern)
+        known = np.flatnonzero(observed)
+        gains, deviations[chosen] = _regress(noise, known, features)
+        slopes[chosen] -= gains @ maps.slopes[chosen][:, known]
+        residuals = rows[np.ix_(chosen, known)] - maps.offsets[np.ix_(chosen, known)]
+        offsets[chosen] += residuals @ gains.T
+    return slopes, offsets, deviations
+
+
+def _regress(noise: Noise, known: Integers, features: Integers) -> tuple[Floats, Floats]:
+    """Regress the noise of features on that of others: gains (k, o), deviations (k,) of the rest.
+
+    A Cholesky factor of the noise of both holds both, without differences of squares.
+    """
+    order = np.concatenate([known, features])
+    units = np.sqrt(np.diagonal(noise.covariance))[order]
+    correlations = noise.covariance[np.ix_(order, order)] / np.outer(units, units)
+    factor = np.linalg.cholesky(correlations)
+    n_known = len(known)
+    gains = scipy.linalg.solve_triangular(
+        factor[:n_known, :n_known], factor[n_known:, :n_known].T, lower=True, trans=1
+    ).T
+    deviations = np.linalg.norm(factor[n_known:, n_known:], axis=1)
+    return gains * units[n_known:, None] / units[:n_known], deviations * units[n_known:]
+
+
+def _lift_cells(
+    facets: Facets, regions: Integers, factors: Floats, centers: Floats
+) -> tuple[Cells, Integers]:
+    """Express the cells of visits in coordinates (u, e), with ``z = factor @ (center + u)``.
+
+    Returns the cells, which are unbounded in e, and their visits: a cell too thin to be cut out of
+    space has none.
+    """
+    n_dimensions = centers.shape[1] + 1
+    places = np.arange(len(regions))
+    cells = whole_space(n_dimensions).take(np.zeros(len(regions), dtype=np.intp))
+    counts = np.diff(facets.start)[regions]
+    for cut in range(counts.max(initial=0)):
+        # Cells with fewer facets are cut by a function that is positive everywhere.
+        gradients, values = np.zeros((len(places), n_dimensions)), np.ones(len(places))
+        cut_now = np.flatnonzero(counts[places] > cut)
+        visits = places[cut_now]
+        facet = facets.start[regions[visits]] + cut
+        normals = np.einsum("vst,vs->vt", factors[visits], facets.normals[facet])
+        lengths = np.linalg.norm(normals, axis=1)
+        distances = facets.offsets[facet] - np.einsum("vs,vs->v", normals, centers[visits])
+        gradients[cut_now, :-1] = normals / lengths[:, None]
+        values[cut_now] = -distances / lengths
+        pieces = cells.split(gradients, values)
+        inside = np.flatnonzero(pieces.positive)
+        cells, places = pieces.cells.take(inside), places[pieces.parents[inside]]
+    return cells, places
+
+
+def _log_masses(cells: Cells, log_tolerances: float | Floats = -math.inf) -> Floats:
+    """Log masses of cells under the standard normal distribution, as exact as they need be."""
+    n_dimensions = cells.facets().normals.shape[1]
+    center, covariance = np.zeros(n_dimensions), np.eye(n_dimensions)
+    return integrate_gaussian(cells, center, covariance, log_tolerances).log_masses

@@ -1,0 +1,168 @@
+"""A network with its noise, ready to be asked: density, posterior, draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdgn._geometry import CellIntegrals, integrate_gaussian
+from skdgn._network import Network
+from skdgn._noise import Noise
+from skdgn._partition import Partition, build_partition
+from skdgn._posterior.feature_distributions import RegionDistributions
+from skdgn._posterior.imputation import fill_with_draws, fill_with_means
+from skdgn._posterior.posterior import (
+    Posterior,
+    conditional_log_density,
+    log_density,
+    lower_bounds,
+    posterior,
+    summarize,
+    variational_gaps,
+)
+from skdgn._posterior.visits import Visitor
+from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, row_batches
+
+# A partition with more regions would take gigabytes, and hours.
+MOST_REGIONS = 200_000
+# A visit's cell in one more dimension, its pieces, and what they are made of, beside the visit.
+_COPIES_OF_CELLS = 8
+# Absolute error of a prior mass.
+_LOG_WEIGHT_ERROR = math.log(1e-14)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Parameters and what is computed once from them: the partition, and what visits need."""
+
+    network: Network
+    noise: Noise
+    partition: Partition
+    visitor: Visitor
+
+    @classmethod
+    def build(cls, network: Network, noise: Noise, most_regions: int = MOST_REGIONS) -> Model:
+        """Find the regions; TooManyRegionsError if there are more than ``most_regions``."""
+        partition = build_partition(network, most_regions)
+        return cls(network, noise, partition, Visitor.prepare(partition, noise))
+
+    @cached_property
+    def prior(self) -> CellIntegrals:
+        """Integrals of the prior over the regions."""
+        n_components = self.network.n_components
+        return integrate_gaussian(
+            self.partition.cells, np.zeros(n_components), np.eye(n_components), _LOG_WEIGHT_ERROR
+        )
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of identifiable parameters."""
+        n_parameters = self.network.n_identifiable_weights + self.noise.n_parameters
+        if self.network.n_hidden_layers == 0:
+            # The model is a Gaussian, which has no more than a mean and a covariance.
+            n_features = self.network.n_features
+            n_parameters = min(n_parameters, n_features + n_features * (n_features + 1) // 2)
+        return n_parameters
+
+    def locate(self, latent: Floats) -> NDArray[np.intp]:
+        """Find the regions of latent points (n, S)."""
+        return self.partition.locate(self.network.patterns(latent))
+
+    def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Exact log p(x) of every row (n, D)."""
+        return log_density(self.visitor, rows, workers)
+
+    def conditional_log_density(
+        self, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
+    ) -> Floats:
+        """Exact log density of some features of every row (n, D), given the others."""
+        return conditional_log_density(self.visitor, rows, features, workers)
+
+    def posterior(self, rows: NDArray[Any], workers: Workers) -> Posterior:
+        """Exact posterior of every row (n, D)."""
+        return posterior(self.visitor, rows, workers)
+
+    def lower_bounds(
+        self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+    ) -> Floats:
+        """Exact evidence lower bound of every row (n, D) and its Gaussian."""
+        return lower_bounds(self.visitor, rows, means, factors, workers)
+
+    def variational_gaps(
+        self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+    ) -> Floats:
+        """Amortization gap and family gap of every row (n, D) and its Gaussian: (n, 2)."""
+        return variational_gaps(self.visitor, rows, means, factors, workers)
+
+    def means(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Posterior mean of every row (n, D): (n, S)."""
+        result = np.empty((len(rows), self.network.n_components))
+        return self._summarize(rows, lambda posterior: posterior.mean, result, workers)
+
+    def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Posterior probability of each region, given every row (n, D): (n, R)."""
+        result = np.empty((len(rows), len(self.partition)))
+        return self._summarize(rows, lambda posterior: posterior.responsibilities, result, workers)
+
+    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> NDArray[np.intp]:
+        """Likeliest region of every row (n, D)."""
+        result = np.empty(len(rows), dtype=np.intp)
+        return self._summarize(rows, lambda posterior: posterior.most_responsible, result, workers)
+
+    def _summarize(
+        self,
+        rows: NDArray[Any],
+        summary: Callable[[Posterior], NDArray[Any]],
+        result: NDArray[Any],
+        workers: Workers,
+    ) -> NDArray[Any]:
+        return summarize(self.visitor, rows, summary, result, workers)
+
+    @property
+    def distribution_bytes(self) -> float:
+        """Memory that `feature_distributions` takes for a sample."""
+        return _COPIES_OF_CELLS * self.visitor.row_bytes
+
+    def feature_distributions(
+        self, rows: Floats, features: NDArray[np.intp]
+    ) -> RegionDistributions:
+        """Distributions of features given rows (n, D), NaN where these are not observed."""
+        return RegionDistributions.given(self.visitor, rows, features)
+
+    def impute(self, rows: Floats, workers: Workers) -> Floats:
+        """Replace what is missing from rows (n, D) by its conditional mean."""
+        return fill_with_means(self.visitor, rows, workers)
+
+    def draw_missing(
+        self,
+        rows: Floats,
+        n_draws: int,
+        generator: RandomSource,
+        workers: Workers,
+    ) -> Floats:
+        """Replace what is missing from rows (n, D) by independent draws: (n_draws, n, D)."""
+        units = self.visitor.incomplete.units
+        tables = np.tile(rows, (n_draws, 1, 1))
+        # Draws of a seed must not depend on the memory at hand: all batches are of the same size.
+        with workers.reporter.count(len(rows)) as advance:
+            for batch in row_batches(len(rows), MOST_ROWS):
+                latent = self.posterior(rows[batch], workers).sample(n_draws, generator)
+                for table, points in zip(tables[:, batch], latent, strict=True):
+                    noise = self.noise.color(generator.standard_normal(table.shape))
+                    fill_with_draws(table, self.network.forward(points) + noise, units)
+                advance(batch.stop)
+        return tables
+
+    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:
+        """Draw rows (n, D), and the region each comes from."""
+        latent = generator.standard_normal((n_samples, self.network.n_components))
+        regions = self.locate(latent)
+        rows = self.network.forward(latent)
+        noise = self.noise.color(generator.standard_normal(rows.shape))
+        return rows + noise, regions

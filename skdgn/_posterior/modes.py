@@ -1,0 +1,197 @@
+"""The likeliest latent point, over all regions, and its limit for vanishing noise.
+
+On region r, log p(x, z) is a constant minus
+
+    (|x~ - b~ - P' center|^2 + |F center|^2 + |y - center|^2) / 2        with z = F y
+
+so its maximum is at the region's point nearest to the center, in whitened coordinates: a small
+quadratic program.  Facets bound that distance from below.  Regions are taken in the order of their
+bounds until none can be better than the best so far: the maximum is global.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from skdgn._geometry import nearest_point
+from skdgn._noise import Noise
+from skdgn._partition import Partition
+from skdgn._posterior.conditionals import Conditionals, condition
+from skdgn._posterior.observed import Integers, Observed, observed_parts
+from skdgn._runtime import Floats, kernel
+
+# Noise variance that counts as none, relative to the largest variance that the generator gives to
+# any direction of the features, in units of the noise: to find the region in which the limit is.
+_VANISHING = 1e-12
+# With so little noise, directions that hardly change the image are known to few digits only.  So
+# the point itself is found with more of it, and with a prior that follows: each step multiplies
+# what the noise still changes by about this number.
+_SMALL = 1e-6
+_N_STEPS = 6
+
+
+def find_modes(partition: Partition, noise: Noise, rows: Floats, zero_noise: bool) -> Floats:
+    """Find the posterior's maximum for each row (n, D), NaN where values are missing.
+
+    With ``zero_noise``, its limit as the noise shrinks: the point whose image is nearest to the
+    row, in units of the noise, and of these that of the smallest norm.
+    """
+    modes = np.empty((len(rows), partition.maps.slopes.shape[2]))
+    for part in observed_parts(partition, noise, rows):
+        found = np.empty((len(part.rows), modes.shape[1]))
+        if zero_noise:
+            slopes = part.noise.whiten_maps(part.partition.maps.slopes)
+            scale = float(np.square(slopes).sum(axis=(1, 2)).max())
+            # A constant generator says nothing about z, whatever the noise.
+            scale = scale if scale > 0.0 else 1.0
+            regions = _search(part, _VANISHING * scale, found)
+            conditionals, whitened = _condition(part, _SMALL * scale)
+            _follow(whitened, conditionals, regions, _N_STEPS, found)
+        else:
+            _search(part, 1.0, found)
+        modes[part.indices] = found
+    return modes
+
+
+def _condition(part: Observed, scale: float) -> tuple[Conditionals, Floats]:
+    """Conditional Gaussians, and rows, for a noise with its covariance multiplied by a number."""
+    noise = part.noise.rescale(np.full(max(1, part.features.size), math.sqrt(scale)))
+    rows = np.ascontiguousarray(noise.whiten(part.rows))
+    return condition(part.partition, noise), rows
+
+
+def _search(part: Observed, scale: float, found: Floats) -> Integers:
+    """Fill the modes of rows; return their regions, -1 where nothing is known."""
+    conditionals, whitened = _condition(part, scale)
+    regions = np.empty(len(whitened), dtype=np.intp)
+    _find_modes(whitened, conditionals, found, regions)
+    return regions
+
+
+@kernel
+def _find_modes(rows: Floats, conditionals: Conditionals, modes: Floats, regions: Integers) -> None:
+    n_regions, n_components, n_features = conditionals.projections.shape
+    factors, projections = conditionals.factors, conditionals.projections
+    offsets, residuals = conditionals.offsets, np.empty(n_features)
+    start, normals = conditionals.facet_start, conditionals.facet_normals
+    most_facets = 0
+    for r in range(n_regions):
+        most_facets = max(most_facets, start[r + 1] - start[r])
+    centers, squares = np.empty((n_regions, n_components)), np.empty(n_regions)
+    distances, point = np.empty(n_regions), np.empty(n_components)
+    nearest = np.empty(n_components)
+    bounds, multipliers = np.empty(most_facets), np.empty(most_facets)
+    for n in range(len(rows)):
+        for r in range(n_regions):
+            for d in range(n_features):
+                residuals[d] = rows[n, d] - offsets[r, d]
+            for s in range(n_components):
+                centers[r, s] = 0.0
+                for d in range(n_features):
+                    centers[r, s] += projections[r, s, d] * residuals[d]
+            square = 0.0
+            for s in range(n_components):
+                latent = 0.0
+                for t in range(n_components):
+                    latent += factors[r, s, t] * centers[r, t]
+                square += latent * latent
+            for d in range(n_features):
+                for s in range(n_components):
+                    residuals[d] -= projections[r, s, d] * centers[r, s]
+                square += residuals[d] * residuals[d]
+            outside = 0.0
+            for f in range(start[r], start[r + 1]):
+                distance = conditionals.facet_offsets[f]
+                for s in range(n_components):
+                    distance -= normals[f, s] * centers[r, s]
+                outside = max(outside, distance)
+            squares[r], distances[r] = square, outside
+
+        best, best_region = math.inf, -1
+        while True:
+            smallest, region = math.inf, -1
+            for r in range(n_regions):
+                bound = squares[r] + distances[r] * distances[r]
+                if bound < smallest:
+                    smallest, region = bound, r
+            if region < 0 or smallest >= best:
+                break
+            distance = _nearest_in_region(
+                conditionals, region, centers[region], bounds, multipliers, point
+            )
+            value = squares[region] + distance * distance
+            if value < best:
+                best, best_region = value, region
+                for s in range(n_components):
+                    nearest[s] = centers[region, s] + point[s]
+            distances[region] = math.inf  # done
+        regions[n] = best_region
+        for s in range(n_components):
+            # So far out that the density is not a floating-point number: nothing is known.
+            modes[n, s] = 0.0 if best_region >= 0 else math.nan
+            for t in range(n_components):
+                if best_region >= 0:
+                    modes[n, s] += factors[best_region, s, t] * nearest[t]
+
+
+@kernel
+def _follow(
+    rows: Floats, conditionals: Conditionals, regions: Integers, n_steps: int, modes: Floats
+) -> None:
+    """Find the modes in given regions for priors around zero, then around the last mode, ..."""
+    n_components, n_features = conditionals.projections.shape[1:]
+    factors, projections = conditionals.factors, conditionals.projections
+    offsets = conditionals.offsets
+    most_facets = 0
+    for r in range(len(factors)):
+        n_facets = conditionals.facet_start[r + 1] - conditionals.facet_start[r]
+        most_facets = max(most_facets, n_facets)
+    bounds, multipliers = np.empty(most_facets), np.empty(most_facets)
+    center, point, latent = np.empty(n_components), np.empty(n_components), np.empty(n_components)
+    for n in range(len(rows)):
+        region = regions[n]
+        if region < 0:
+            continue
+        for s in range(n_components):
+            latent[s] = 0.0
+        for _ in range(n_steps):
+            for s in range(n_components):
+                center[s] = 0.0
+                for d in range(n_features):
+                    center[s] += projections[region, s, d] * (rows[n, d] - offsets[region, d])
+                for t in range(n_components):
+                    center[s] += factors[region, t, s] * latent[t]
+            _nearest_in_region(conditionals, region, center, bounds, multipliers, point)
+            for s in range(n_components):
+                latent[s] = 0.0
+                for t in range(n_components):
+                    latent[s] += factors[region, s, t] * (center[t] + point[t])
+        for s in range(n_components):
+            modes[n, s] = latent[s]
+
+
+@kernel
+def _nearest_in_region(
+    conditionals: Conditionals,
+    region: int,
+    center: Floats,
+    bounds: Floats,
+    multipliers: Floats,
+    point: Floats,
+) -> float:
+    """Find the region's point nearest to a center, relative to it; return its distance."""
+    first, last = conditionals.facet_start[region], conditionals.facet_start[region + 1]
+    for f in range(first, last):
+        bounds[f - first] = conditionals.facet_offsets[f]
+        for s in range(center.size):
+            bounds[f - first] -= conditionals.facet_normals[f, s] * center[s]
+    n_facets = last - first
+    return nearest_point(
+        conditionals.facet_normals[first:last],
+        bounds[:n_facets],
+        math.inf,
+        point,
+        multipliers[:n_facets],
+    )

@@ -1,0 +1,430 @@
+"""The exact posterior p(z | x): a mixture of Gaussians, each truncated to its region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from skdgn._network import finite_array
+from skdgn._posterior.comparison import Comparison
+from skdgn._posterior.gaussians import check_gaussians
+from skdgn._posterior.modes import find_modes
+from skdgn._posterior.truncated_mixtures import Mixtures, draw_mixtures
+from skdgn._posterior.visits import Visitor, Visits, concatenate
+from skdgn._runtime import Floats, Reporter, Workers, make_generator, read
+
+# Visits, and as many Gaussians that are not truncated.
+_COMPARISON_COPIES = 2
+
+
+def log_density(visitor: Visitor, rows: NDArray[Any], workers: Workers) -> Floats:
+    """Exact log p(x) of every sample (n, D)."""
+    return workers.fill(
+        np.empty(len(rows)),
+        lambda batch: visitor.visit(read(batch)).log_density,
+        visitor.row_bytes,
+        rows,
+    )
+
+
+def conditional_log_density(
+    visitor: Visitor, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
+) -> Floats:
+    """Exact log density of some features of every sample (n, D), given the others."""
+
+    def compare_batch(batch: NDArray[Any]) -> Floats:
+        joint = read(batch)
+        condition = np.where(features, np.nan, joint)
+        log_joint = visitor.visit(joint).log_density
+        # Where both are -inf, nothing is known.
+        with np.errstate(invalid="ignore"):
+            return log_joint - visitor.visit(condition).log_density
+
+    return workers.fill(np.empty(len(rows)), compare_batch, 2.0 * visitor.row_bytes, rows)
+
+
+def posterior(visitor: Visitor, rows: NDArray[Any], workers: Workers) -> Posterior:
+    """Exact posterior of every sample (n, D)."""
+    parts = workers.map(lambda batch: visitor.visit(read(batch)), visitor.row_bytes, rows)
+    visits = concatenate([visits for _, visits in parts])
+    return Posterior(visitor, read(rows), visits, workers.reporter)
+
+
+def summarize(
+    visitor: Visitor,
+    rows: NDArray[Any],
+    summary: Callable[[Posterior], NDArray[Any]],
+    result: NDArray[Any],
+    workers: Workers,
+) -> NDArray[Any]:
+    """Fill in one entry per sample (n, D) from its posterior, which is not kept."""
+
+    def summarize_batch(batch: NDArray[Any]) -> NDArray[Any]:
+        table = read(batch)
+        return summary(Posterior(visitor, table, visitor.visit(table)))
+
+    return workers.fill(result, summarize_batch, visitor.row_bytes, rows)
+
+
+def lower_bounds(
+    visitor: Visitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+) -> Floats:
+    """Evidence lower bound of every sample (n, D) and its Gaussian."""
+
+    def bound_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
+        table = read(batch)
+        return Posterior(visitor, table, visitor.visit(table))._comparison.elbo(means, factors)
+
+    result, row_bytes = np.empty(len(rows)), _COMPARISON_COPIES * visitor.row_bytes
+    return workers.fill(result, bound_batch, row_bytes, rows, means, factors)
+
+
+def variational_gaps(
+    visitor: Visitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+) -> Floats:
+    """Divergence of Gaussians beyond the best ones, and that of the best ones: (n, 2)."""
+
+    def compare_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
+        table = read(batch)
+        posterior = Posterior(visitor, table, visitor.visit(table))
+        comparison = posterior._comparison
+        divergences = comparison.divergences(means, factors)
+        _, _, smallest = comparison.best_gaussians(
+            posterior.mean, posterior.covariance, (means, factors)
+        )
+        family = np.minimum(smallest, divergences)
+        return np.stack([divergences - family, family], axis=1)
+
+    result, row_bytes = np.empty((len(rows), 2)), _COMPARISON_COPIES * visitor.row_bytes
+    return workers.fill(result, compare_batch, row_bytes, rows, means, factors)
+
+
+class Posterior:
+    """Exact posterior of the latent variables, given each of n samples.
+
+    Returned by `PiecewiseAffineDGN.posterior`; not meant to be constructed by hand.  It keeps, for
+    each sample, the mean and covariance on every region that matters: memory follows the number of
+    samples.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_samples, n_components)
+        Posterior mean of the latent variables.
+    covariance : ndarray of shape (n_samples, n_components, n_components)
+        Posterior covariance.
+    responsibilities : ndarray of shape (n_samples, n_regions)
+        Posterior probability of each region of latent space.
+    most_responsible : ndarray of shape (n_samples,)
+        Number of the region with the largest one.
+    log_density_error : ndarray of shape (n_samples,)
+        Standard error of the rows' log densities: zero for up to three latent dimensions, where
+        all results are exact to rounding; for more, integrals over regions are estimates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgn import PiecewiseAffineDGN
+    >>> model = PiecewiseAffineDGN.from_network(
+    ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+    ... )  # x = |z| + noise: two values of z explain an x
+    >>> posterior = model.posterior([[2.0]])
+    >>> np.abs(posterior.mode())
+    array([[1.6]])
+    >>> posterior.log_density([[1.6], [-1.6]]).round(2)
+    array([[-0.81, -0.81]])
+    >>> draws = posterior.sample(4, random_state=0)
+    >>> draws.shape
+    (4, 1, 1)
+    """
+
+    def __init__(
+        self,
+        visitor: Visitor,
+        rows: Floats,
+        visits: Visits,
+        reporter: Reporter | None = None,
+    ) -> None:
+        self._visitor = visitor
+        self._table = rows
+        self._visits = visits
+        self._reporter = reporter or Reporter()
+        self._n_regions = len(visitor.partition)
+
+    def __len__(self) -> int:
+        return len(self._visits.log_density)
+
+    def __repr__(self) -> str:
+        n_components = self._visits.means.shape[1]
+        return (
+            f"Posterior(n_samples={len(self)}, n_components={n_components}, "
+            f"n_regions={self._n_regions})"
+        )
+
+    @cached_property
+    def _rows(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        """Row of each visit."""
+        return np.repeat(np.arange(len(self)), np.diff(self._visits.start))
+
+    def _sum_over_regions(self, values: Floats) -> Floats:
+        """Add up one value per visit to one value per row."""
+        # Every row visits at least one region, as reduceat needs.
+        return np.add.reduceat(values, self._visits.start[:-1], axis=0)
+
+    @property
+    def log_density_error(self) -> Floats:
+        """Standard error of the log densities, (n_samples,)."""
+        return self._visits.log_density_error
+
+    @cached_property
+    def mean(self) -> Floats:
+        """Posterior mean, (n_samples, n_components)."""
+        weights = self._visits.responsibilities[:, None]
+        return self._sum_over_regions(weights * self._visits.means)
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """Posterior covariance, (n_samples, n_components, n_components)."""
+        # Within regions plus between regions, about the mean: nothing large cancels.
+        deviations = self._visits.means - self.mean[self._rows]
+        weights = self._visits.responsibilities[:, None, None]
+        within_and_between = (
+            self._visits.covariances + deviations[:, :, None] * deviations[:, None, :]
+        )
+        return self._sum_over_regions(weights * within_and_between)
+
+    @cached_property
+    def responsibilities(self) -> Floats:
+        """Posterior probability of each region, (n_samples, n_regions)."""
+        dense = np.zeros((len(self), self._n_regions))
+        dense[self._rows, self._visits.regions] = self._visits.responsibilities
+        dense[~self._is_known] = np.nan
+        return dense
+
+    @cached_property
+    def most_responsible(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        """Region with the largest responsibility, (n_samples,)."""
+        order = np.lexsort((-self._visits.responsibilities, self._rows))
+        return self._visits.regions[order[self._visits.start[:-1]]]
+
+    @cached_property
+    def _conditional(self) -> tuple[Floats, Floats]:
+        """Factors (v, S, S) and whitened centers (v, S) of the visits' untruncated Gaussians."""
+        return self._visitor.condition(self._table, self._visits)
+
+    @cached_property
+    def _is_known(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Rows whose density is a number: others are too far out for anything to be known."""
+        return np.isfinite(self._visits.log_density)
+
+    def sample(self, n_draws: int = 1, random_state: Any = None) -> Floats:
+        """Draw from the posterior of each sample, exactly and independently.
+
+        Parameters
+        ----------
+        n_draws : int, default=1
+            Number of latent points for each sample.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws: an integer gives the same ones each time.
+
+        Returns
+        -------
+        draws : ndarray of shape (n_draws, n_samples, n_components)
+            NaN for a sample whose log density is -inf.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> draws = posterior.sample(1000, random_state=0)
+        >>> draws.shape
+        (1000, 1, 1)
+        >>> bool(abs(np.mean(draws > 0.0) - 0.5) < 0.05)  # as often on the one side as on the other
+        True
+        """
+        if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
+            raise ValueError(f"n_draws must be a positive integer, got {n_draws!r}.")
+        generator = make_generator(random_state)
+        visits = self._visits
+        factors, centers = self._conditional
+        known = np.flatnonzero(self._is_known)
+        sizes = np.diff(visits.start)
+        kept = self._is_known[self._rows]
+        mixtures = Mixtures(
+            np.concatenate([[0], np.cumsum(sizes[known])]),
+            visits.regions[kept],
+            visits.responsibilities[kept],
+            factors[kept],
+            centers[kept],
+            visits.means[kept],
+            visits.covariances[kept],
+        )
+        draws = np.full((int(n_draws), len(self), visits.means.shape[1]), np.nan)
+        facets = self._visitor.partition.cells.facets()
+        draws[:, known] = draw_mixtures(facets, mixtures, int(n_draws), generator, self._reporter)
+        return draws
+
+    def mode(self, zero_noise: bool = False) -> Floats:
+        """Find the maximum of each row's posterior density, over all regions.
+
+        Parameters
+        ----------
+        zero_noise : bool, default=False
+            Find the limit of the maximum as the noise shrinks instead: the point whose image is
+            nearest to the sample (in units of the noise), that of the smallest norm if there are
+            several.
+
+        Returns
+        -------
+        mode : ndarray of shape (n_samples, n_components)
+            One of them, if several are equally high.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> np.abs(posterior.mode())
+        array([[1.6]])
+        >>> np.abs(posterior.mode(zero_noise=True))
+        array([[2.]])
+        """
+        if not isinstance(zero_noise, bool | np.bool_):
+            raise ValueError(f"zero_noise must be True or False, got {zero_noise!r}.")
+        visitor = self._visitor
+        return find_modes(visitor.partition, visitor.noise, self._table, bool(zero_noise))
+
+    def log_density(self, Z: ArrayLike) -> Floats:
+        """Compute the log density of each row's posterior at latent points.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n_points, n_components)
+            Latent points, the same for all samples.
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples, n_points)
+            log p(z | x).
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> posterior.log_density([[1.6], [0.0], [-1.6]]).round(2)
+        array([[-0.81, -7.21, -0.81]])
+        """
+        n_components = self._visits.means.shape[1]
+        latent = finite_array(Z, "Z")
+        if latent.ndim != 2 or latent.shape[1] != n_components:
+            raise ValueError(
+                f"Z must have shape (n_points, {n_components}), got shape {latent.shape}."
+            )
+        return self._comparison.log_density(latent)
+
+    def kl_from(self, means: ArrayLike, covariances: ArrayLike) -> Floats:
+        """Compute the Kullback-Leibler divergence of the posterior from Gaussians, exactly.
+
+        Parameters
+        ----------
+        means : array-like of shape (n_samples, n_components)
+            Mean of a Gaussian q for each sample.
+        covariances : array-like of shape (n_samples, n_components, n_components)
+            Covariance of q for each sample.
+
+        Returns
+        -------
+        divergence : ndarray of shape (n_samples,)
+            KL(q || posterior) in nats: the expectation under q of log q(z) - log p(z | x).
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> posterior.kl_from([[1.6]], [[[0.2]]]).round(2)  # one of two modes: log(2)
+        array([0.69])
+        """
+        checked, factors = check_gaussians(means, covariances, *self.mean.shape)
+        return self._comparison.divergences(checked, factors)
+
+    def best_gaussian(
+        self,
+        criterion: str = "kl",
+        means: ArrayLike | None = None,
+        covariances: ArrayLike | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Find the Gaussian nearest to each row's posterior.
+
+        Parameters
+        ----------
+        criterion : {"kl", "moments"}, default="kl"
+            ``"kl"`` minimizes KL(q || posterior), as variational inference does; ``"moments"``
+            takes the posterior's mean and covariance, which minimize KL(posterior || q).
+        means : array-like of shape (n_samples, n_components), default=None
+            Mean of a Gaussian for each sample, from which the search is to start, too (``"kl"``
+            only).
+        covariances : array-like of shape (n_samples, n_components, n_components), default=None
+            Its covariance.
+
+        Returns
+        -------
+        means : ndarray of shape (n_samples, n_components)
+            Mean of the best Gaussian for each sample.
+        covariances : ndarray of shape (n_samples, n_components, n_components)
+            Its covariance.
+
+        Notes
+        -----
+        The divergence may have several minima, one for each mode.  The search starts from the
+        posterior's moments, from its heaviest regions and from the Gaussian given, if any.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise: two values of z explain an x
+        >>> posterior = model.posterior([[2.0]])
+        >>> means, covariances = posterior.best_gaussian("kl")  # one of the modes
+        >>> np.abs(means).round(1), covariances.round(1)
+        (array([[1.6]]), array([[[0.2]]]))
+        >>> means, covariances = posterior.best_gaussian("moments")  # both, and what is between
+        >>> np.abs(means).round(1), covariances.round(1)
+        (array([[0.]]), array([[[2.8]]]))
+        """
+        if not isinstance(criterion, str) or criterion not in ("kl", "moments"):
+            raise ValueError(f'criterion must be "kl" or "moments", got {criterion!r}.')
+        if criterion == "moments":
+            return self.mean.copy(), self.covariance.copy()
+        given = None
+        if means is not None or covariances is not None:
+            given = check_gaussians(means, covariances, *self.mean.shape)
+        best_means, factors, _ = self._comparison.best_gaussians(self.mean, self.covariance, given)
+        return best_means, factors @ np.swapaxes(factors, 1, 2)
+
+    @cached_property
+    def _comparison(self) -> Comparison:
+        """What densities and divergences are computed with."""
+        visits = self._visits
+        # The heaviest visit of each row is its reference.
+        order = np.lexsort((-visits.responsibilities, self._rows))
+        factors, centers = self._conditional
+        return Comparison(self._visitor, self._table, visits, order, factors, centers)

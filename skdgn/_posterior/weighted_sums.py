@@ -1,0 +1,189 @@
+"""Weighted sums of exact densities, p = sum_k w_k p_k: exact densities again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdgn._posterior.feature_distributions import FeatureDistributions, MixedDistributions
+from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, row_batches
+
+
+class Density(Protocol):
+    """What is asked of a fitted density: `Model` and `WeightedSum` answer it.
+
+    NaN stands for a missing value everywhere, and is integrated out.
+    """
+
+    def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Log density of every sample (n, D)."""
+        ...
+
+    def conditional_log_density(
+        self, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
+    ) -> Floats:
+        """Log density of some features of every sample (n, D), given the others."""
+        ...
+
+    @property
+    def distribution_bytes(self) -> float:
+        """Memory that `feature_distributions` takes for a sample."""
+        ...
+
+    def feature_distributions(
+        self, rows: Floats, features: NDArray[np.intp]
+    ) -> FeatureDistributions:
+        """Distributions of features given samples (n, D), in which these are missing."""
+        ...
+
+    def impute(self, rows: Floats, workers: Workers) -> Floats:
+        """Replace missing values of samples (n, D) by their conditional means."""
+        ...
+
+    def draw_missing(
+        self, rows: Floats, n_draws: int, generator: RandomSource, workers: Workers
+    ) -> Floats:
+        """Replace missing values of samples (n, D) by independent draws: (n_draws, n, D)."""
+        ...
+
+    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:
+        """Draw samples (n, D), and the number of the component each comes from."""
+        ...
+
+
+@dataclass(frozen=True)
+class WeightedSum:
+    """A sum of densities with weights that add up to one; members may be sums themselves.
+
+    All of it is done in logs.  So a sample far from every member still has a log density, and
+    responsibilities that tell which member is the nearest.
+    """
+
+    weights: Floats  # (K,)
+    members: Sequence[Density]
+
+    def member_log_densities(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Compute log w_k + log p_k(x) for every sample (n, D) and member: (n, K)."""
+        terms = np.full((len(rows), len(self.members)), -np.inf)
+        for k, member in enumerate(self.members):
+            if self.weights[k] > 0.0:  # those without weight cost nothing
+                terms[:, k] = np.log(self.weights[k]) + member.log_density(rows, workers)
+        return terms
+
+    def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Log density of every sample (n, D)."""
+        result = np.empty(len(rows))
+        for batch in self._batches(rows, workers):
+            terms = self.member_log_densities(rows[batch], workers)
+            result[batch] = np.logaddexp.reduce(terms, axis=1)
+        return result
+
+    def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Posterior probability of each member, given every sample (n, D): (n, K).
+
+        NaN where the log density is -inf: nothing is known of such a sample.
+        """
+        result = np.empty((len(rows), len(self.members)))
+        for batch in self._batches(rows, workers):
+            result[batch] = normalize_logs(self.member_log_densities(rows[batch], workers))
+        return result
+
+    def conditional_log_density(
+        self, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
+    ) -> Floats:
+        """Log density of some features of every sample (n, D), given the others."""
+        result = np.empty(len(rows))
+        for batch in self._batches(rows, workers):
+            condition = np.where(features, np.nan, rows[batch])
+            joint = self.log_density(rows[batch], workers)
+            # Where both are -inf, nothing is known.
+            with np.errstate(invalid="ignore"):
+                result[batch] = joint - self.log_density(condition, workers)
+        return result
+
+    @property
+    def distribution_bytes(self) -> float:
+        """Memory that `feature_distributions` takes for a sample: members' are kept together."""
+        return sum(member.distribution_bytes for member in self.members)
+
+    def feature_distributions(
+        self, rows: Floats, features: NDArray[np.intp]
+    ) -> FeatureDistributions:
+        """Distributions of features given samples (n, D), in which these are missing."""
+        parts = [member.feature_distributions(rows, features) for member in self.members]
+        return MixedDistributions.mix(parts, self.weights)
+
+    def impute(self, rows: Floats, workers: Workers) -> Floats:
+        """Replace missing values of samples (n, D) by their conditional means."""
+        shares = self.responsibilities(rows, workers)
+        missing = np.isnan(rows)
+        means = np.zeros(rows.shape)
+        for k, member in enumerate(self.members):
+            # NaN, where nothing is known, goes on to the result.
+            used = np.flatnonzero(shares[:, k] != 0.0)
+            if used.size > 0:
+                means[used] += shares[used, k, None] * member.impute(rows[used], workers)
+        return np.where(missing, means, rows)
+
+    def draw_missing(
+        self, rows: Floats, n_draws: int, generator: RandomSource, workers: Workers
+    ) -> Floats:
+        """Replace missing values of samples (n, D) by independent draws: (n_draws, n, D).
+
+        A member is drawn by its responsibility, given what was observed; then what is missing,
+        from that member.
+        """
+        tables = np.empty((n_draws, *rows.shape))
+        shares = self.responsibilities(rows, workers)
+        chosen = np.stack([draw_labels(shares, generator) for _ in range(n_draws)])
+        for k, member in enumerate(self.members):
+            is_chosen = chosen == k  # (n_draws, n)
+            most = int(is_chosen.sum(axis=0).max(initial=0))
+            if most == 0:
+                continue
+            used = np.flatnonzero(is_chosen.any(axis=0))
+            filled = member.draw_missing(rows[used], most, generator, workers)
+            # The first draw that wants this member takes the first of its tables, and so on.
+            turns = np.cumsum(is_chosen[:, used], axis=0) - 1
+            draws, places = np.nonzero(is_chosen[:, used])
+            tables[draws, used[places]] = filled[turns[draws, places], places]
+        return tables
+
+    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:
+        """Draw samples (n, D), and the member each comes from."""
+        shares = np.broadcast_to(self.weights, (n_samples, len(self.weights)))
+        labels = draw_labels(shares, generator)
+        counts = np.bincount(labels, minlength=len(self.members))
+        drawn = np.concatenate(
+            [
+                member.draw(int(count), generator)[0]
+                for member, count in zip(self.members, counts, strict=True)
+                if count > 0
+            ]
+        )
+        rows = np.empty_like(drawn)
+        rows[np.argsort(labels, kind="stable")] = drawn
+        return rows, labels
+
+    def _batches(self, rows: NDArray[Any], workers: Workers) -> Iterator[slice]:
+        """Cut tables that do not fit; small batches would leave nothing to share among workers."""
+        row_bytes = 8.0 * (2 * rows.shape[1] + 4 * len(self.members))
+        return row_batches(len(rows), max(MOST_ROWS, int(workers.memory / row_bytes)))
+
+
+def normalize_logs(terms: Floats) -> Floats:
+    """Turn logs of weights (n, K) into weights that add up to one; NaN where all are -inf."""
+    with np.errstate(invalid="ignore"):
+        shares = np.exp(terms - terms.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def draw_labels(shares: Floats, generator: RandomSource) -> NDArray[np.intp]:
+    """Draw a number below K for every sample, by its probabilities (n, K): (n,)."""
+    cumulative = np.cumsum(shares, axis=1)
+    levels = generator.uniform(size=len(shares)) * cumulative[:, -1]
+    return (cumulative <= levels[:, None]).sum(axis=1, dtype=np.intp)

@@ -1,0 +1,180 @@
+"""Rows as a fit reads them: sorted and merged in memory, or batch by batch from where they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdgn._runtime.types import Floats
+from skdgn._runtime.workers import MOST_ROWS, Workers, read, row_batches
+
+Integers = NDArray[np.intp]
+
+# Sorting takes so many times the memory of the table in double precision.
+_SORTING_COPIES = 8
+# Bytes that a pass over the rows takes for each number in them.
+PASS_BYTES = 64
+# Keys of columns that agree to so many digits may differ by rounding only.
+_DIGITS_OF_KEYS = 9
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, with bits everywhere
+_HASH_SHIFT = np.uint64(29)
+
+
+@dataclass(frozen=True)
+class ScaledRows:
+    """A view of a table that centers and scales rows as they are read.
+
+    What is indexed is such a view again; ``np.asarray`` reads it.
+    """
+
+    values: Rows  # (n, D), in single or double precision, maybe on disk
+    center: Floats  # (D,)
+    deviations: Floats  # (D,)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, rows: slice | Integers) -> ScaledRows:
+        return ScaledRows(self.values[rows], self.center, self.deviations)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        scaled: Floats = np.subtract(np.asarray(self.values), self.center, dtype=np.float64)
+        scaled /= self.deviations
+        return scaled
+
+
+@dataclass(frozen=True)
+class OrderedColumns:
+    """A view of a table whose columns are put in another order as they are read."""
+
+    values: NDArray[Any]  # (n, D)
+    order: Integers  # (D,)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the table."""
+        return self.values.shape
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return self.values.size
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, rows: slice | Integers) -> OrderedColumns:
+        return OrderedColumns(self.values[rows], self.order)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.values)[:, self.order]
+
+
+Rows = NDArray[Any] | OrderedColumns
+Table = Rows | ScaledRows
+
+
+def fits_into(memory: float, rows: Rows) -> bool:
+    """Whether there is enough memory to sort rows (n, D)."""
+    return _SORTING_COPIES * 8.0 * rows.size <= memory
+
+
+def merge_duplicates(rows: Floats, row_weights: Floats) -> tuple[Floats, Floats]:
+    """Sort rows, merge equal ones and drop those without weight.
+
+    A fit then depends neither on the order of the rows nor on whether a row is repeated or
+    weighted.  Rows with the same holes follow each other.
+    """
+    kept = row_weights > 0
+    holes = np.isnan(rows[kept])
+    # NaN equals nothing, not even itself: zeros and the places of the holes stand for it.
+    keys = np.concatenate([holes, np.where(holes, 0.0, rows[kept])], axis=1)
+    _, chosen, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    weights = np.zeros(len(chosen))
+    np.add.at(weights, inverse.ravel(), row_weights[kept])
+    return rows[kept][chosen], weights
+
+
+def order_columns(table: Table, row_weights: Floats, workers: Workers) -> Integers:
+    """Put the columns of a scaled table (n, D) in an order that does not depend on theirs.
+
+    They are sorted by how skewed they are, how wide their tails, and how they go with all columns
+    together.  What these do not tell apart, but for rounding, differs in its name only.
+    """
+
+    def add_up(batch: Table, weights: Floats) -> Floats:
+        bounded = np.tanh(np.nan_to_num(read(batch)))
+        together = bounded.sum(axis=1, keepdims=True) ** 2
+        keys = np.stack([bounded, bounded**2, bounded * together])
+        return np.einsum("n,knd->kd", read(weights), keys)
+
+    n_features = table.values.shape[1] if isinstance(table, ScaledRows) else table.shape[1]
+    sums = workers.sum(add_up, PASS_BYTES * n_features, table, row_weights)
+    keys = np.round(sums / row_weights.sum(), _DIGITS_OF_KEYS)
+    return np.lexsort(keys[::-1])
+
+
+def observed_weights(rows: Rows, row_weights: Floats, workers: Workers) -> Floats:
+    """Sum of the weights of the rows in which each feature was observed, (D,)."""
+    return workers.sum(
+        lambda batch, weights: read(weights) @ ~np.isnan(np.asarray(batch)),
+        PASS_BYTES * rows.shape[1],
+        rows,
+        row_weights,
+    )
+
+
+def value_ranges(rows: NDArray[Any], row_weights: Floats) -> tuple[Floats, Floats]:
+    """Smallest and largest value of each feature in rows of positive weight, (D,) each.
+
+    A feature that was never observed has the range of NaN.
+    """
+    lowest, highest = np.full((2, rows.shape[1]), np.nan)
+    for batch in row_batches(len(rows), MOST_ROWS):
+        values = read(rows[batch])[row_weights[batch] > 0]
+        lowest = np.fmin(lowest, np.fmin.reduce(values, axis=0, initial=np.nan))
+        highest = np.fmax(highest, np.fmax.reduce(values, axis=0, initial=np.nan))
+    return lowest, highest
+
+
+def sample_rows(
+    rows: Table, row_weights: Floats, n_rows: int, generator: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Choose some of the rows at random, and their weights.
+
+    Rows in memory are known to differ.  Those of another table are chosen by a random function of
+    their values, the smallest first: whatever their order is, and equal rows as one.
+    """
+    if not isinstance(rows, ScaledRows):
+        chosen = np.sort(generator.choice(len(rows), n_rows, replace=False))
+        return read(rows[chosen]), row_weights[chosen]
+    seeds = generator.integers(2**63, size=rows.values.shape[1] + 1, dtype=np.uint64)
+    keys, places, weights = np.empty(0, np.uint64), np.empty(0, np.intp), np.empty(0)
+    for batch in row_batches(len(rows), MOST_ROWS):
+        heavy = np.flatnonzero(row_weights[batch] > 0)
+        found = _hash_rows(read(rows.values[batch])[heavy], seeds)
+        keys, first, inverse = np.unique(
+            np.concatenate([keys, found]), return_index=True, return_inverse=True
+        )
+        places = np.concatenate([places, batch.start + heavy])[first[:n_rows]]
+        added = np.concatenate([weights, row_weights[batch][heavy]])
+        weights = np.zeros(len(keys))
+        np.add.at(weights, inverse, added)
+        keys, weights = keys[:n_rows], weights[:n_rows]
+    return read(rows[places]), weights
+
+
+def _hash_rows(values: Floats, seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Turn rows into random numbers, equal rows into equal ones."""
+    # There are two zeros, and many NaN.
+    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)
+    hashes = np.full(len(values), seeds[-1])
+    for column, seed in zip(bits.T, seeds[:-1], strict=True):
+        hashes = hashes ^ column ^ seed
+        for _ in range(2):
+            hashes *= _HASH_FACTOR
+            hashes ^= hashes >> _HASH_SHIFT
+    return hashes
