@@ -193,6 +193,34 @@ def test_tail_for_three_latent_dimensions(activation: str, deviations: float) ->
     np.testing.assert_allclose(posterior_of(visits).means[0], expected.mean, atol=TAIL_ACCURACY)
 
 
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_dimension_that_no_unit_sees_changes_nothing(activation: str) -> None:
+    """Regions are prisms, whose sections may be bounded by parallel lines: against polygons."""
+    for seed in range(10):
+        network = random_network(3, (2, 2), n_features=2, activation=activation, seed=seed)
+        _, _, directions = np.linalg.svd(network.coefs[0])
+        seen = network.coefs[0] @ directions[:2].T
+        smaller = Network.from_arrays(
+            [seen, *network.coefs[1:]], network.intercepts, network.activation
+        )
+        rng = np.random.default_rng(seed)
+        rows = network.forward(rng.normal(size=(50, 3))) + 0.3 * rng.normal(size=(50, 2))
+        for covariance in (0.01, np.array([0.005, 0.02])):
+            expected = visit(smaller, covariance, rows)
+            found = visit(network, covariance, rows)
+            np.testing.assert_allclose(
+                found.log_density,
+                expected.log_density,
+                rtol=DENSITY_ACCURACY,
+                atol=DENSITY_ACCURACY,
+            )
+            means = posterior_of(found).means @ directions.T
+            np.testing.assert_allclose(
+                means[:, :2], posterior_of(expected).means, atol=MOMENT_ACCURACY
+            )
+            np.testing.assert_allclose(means[:, 2], 0.0, atol=MOMENT_ACCURACY)
+
+
 # Against a visit of every region.
 
 

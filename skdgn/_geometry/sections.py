@@ -35,6 +35,8 @@ _NEGLIGIBLE_SHARE = 1e-16
 # distance rho, too: no more digits are asked of it than are there.
 _CLOSEST_BREAKS = 1e-12
 _ROUNDING = 4e-16
+# Rounding errors of the components of a facet's normal.
+_PARALLEL = 2e-15
 # From here on, sections may be too small to be told from rounding.
 _FARTHEST_SECTIONS = 1e7
 
@@ -61,6 +63,12 @@ def _section(
                 return -math.inf
             continue
         gx, gy, value = across[k, 0] / length, across[k, 1] / length, reach / length
+        for e in range(n_edges):
+            # Lines that are parallel but for rounding must not meet anywhere: if a prism is cut
+            # along its edges, all lines are.
+            if abs(gx * polygon[e, 1] - gy * polygon[e, 0]) * length <= _PARALLEL:
+                sign = math.copysign(1.0, gx * polygon[e, 0] + gy * polygon[e, 1])
+                gx, gy = sign * polygon[e, 0], sign * polygon[e, 1]
         n_run, first, _, rise, fall, lowest, highest = cut_polygon(
             polygon[:n_edges], gx, gy, value, 0.0, node_values
         )
@@ -239,6 +247,9 @@ def sliced_polyhedron(
                 n_breaks += 1
         for e in range(cells.edge_start[first + k], cells.edge_start[first + k + 1]):
             nx, ny, offset, begin, end = cells.edges[e]
+            if begin == -math.inf and end == math.inf:
+                # A line, of a prism: if sections are parallel to it, it begins all at once.
+                begin = ny * dot(plane[4:7], nearest) - nx * dot(plane[7:], nearest)
             for t in (begin, end):
                 if abs(t) < math.inf:
                     position = 0.0
