@@ -139,7 +139,7 @@ def test_kolmogorov_smirnov_in_one_dimension() -> None:
         assert test.pvalue > SIGNIFICANCE
 
 
-@pytest.mark.parametrize(("n_components", "n_bins", "n_nodes"), [(2, 12, 20), (3, 5, 8)])
+@pytest.mark.parametrize(("n_components", "n_bins", "n_nodes"), [(2, 12, 20), (3, 5, 12)])
 def test_binned_draws(n_components: int, n_bins: int, n_nodes: int) -> None:
     model = make_model(n_components)
     posterior = model.posterior(model.sample(1, random_state=0)[0])

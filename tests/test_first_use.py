@@ -62,8 +62,8 @@ def read_only(tmp_path: Path) -> Path:
         Path(skdgn.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
     )
     # A file in place of the folder keeps everybody from writing there, even the superuser.
-    for folder in (package, package / "_cells"):
-        (folder / "__pycache__").touch()
+    for init in package.rglob("__init__.py"):
+        (init.parent / "__pycache__").touch()
     return package.parent
 
 

@@ -60,8 +60,13 @@ def test_a_region_is_not_where_the_paper_says(state):
     signs = np.where(patterns, 1.0, -1.0)
     maps = affine_maps(network, patterns)[:-1]
     layers = [network.preactivations(layer, maps[layer]) for layer in range(2)]
-    slopes = np.concatenate([maps.slopes for maps in layers], axis=1)[:, :, 0]
-    offsets = np.concatenate([maps.offsets for maps in layers], axis=1)
+    # (what leads into the first layer is the same for all points, and there once)
+    slopes = np.concatenate(
+        [np.broadcast_to(m.slopes, (50, *m.slopes.shape[1:])) for m in layers], axis=1
+    )[:, :, 0]
+    offsets = np.concatenate(
+        [np.broadcast_to(m.offsets, (50, m.offsets.shape[1])) for m in layers], axis=1
+    )
     assert np.all(signs * (slopes * latent + offsets) > 0.0)
     as_printed = slopes * latent < -signs * offsets  # Corollary 1
     assert not np.any(as_printed.all(axis=1))

@@ -41,7 +41,7 @@ def test_private_parts_of_scikit_learn_are_imported_in_one_place() -> None:
                 names = [*node.module.split("."), *(name.name for name in node.names)]
                 if any(name.startswith("_") for name in names):
                     importing.add(path.relative_to(folder).as_posix())
-    assert importing == {"_sklearn.py"}
+    assert importing == {"_estimators/sklearn_parts.py"}
 
 
 @parametrize_with_checks(

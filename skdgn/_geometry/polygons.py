@@ -123,7 +123,7 @@ def _take(start: Integers, edges: Floats, indices: Integers) -> tuple[Integers, 
 
 
 @kernel
-def _edge_middle(begin: float, end: float) -> float:
+def edge_middle(begin: float, end: float) -> float:
     """Position between the ends of an edge, either of which may be infinite."""
     if begin > -math.inf and end < math.inf:
         return 0.5 * (begin + end)
@@ -142,7 +142,7 @@ def interior_point(edges: Floats) -> tuple[float, float]:
     for e in range(len(edges)):
         nx, ny, offset, begin, end = edges[e]
         if begin < math.inf:  # (a facet of a polyhedron may have an edge at infinity)
-            t = _edge_middle(begin, end)
+            t = edge_middle(begin, end)
             x += offset * nx + t * ny
             y += offset * ny - t * nx
             n_points += 1
@@ -229,7 +229,7 @@ def _root(edge: Floats, gx: float, gy: float, value: float) -> float:
 
 
 @kernel
-def _project(edge: Floats, t: float, dx: float, dy: float) -> float:
+def project(edge: Floats, t: float, dx: float, dy: float) -> float:
     """Coordinate along d of the point of an edge at position t."""
     nx, ny, offset = edge[0], edge[1], edge[2]
     return offset * (nx * dx + ny * dy) + t * (ny * dx - nx * dy)
@@ -299,13 +299,13 @@ def cut_polygon(
     turned = False
     if before % 4 < 2:
         rise = _root(edges[first], gx, gy, value)
-        highest = _project(edges[first], rise, dx, dy)
+        highest = project(edges[first], rise, dx, dy)
     else:
         x, y = _outward(edges, before // 4)
         turned = dx * x + dy * y < -0.5
     if stop % 4 < 2:
         fall = _root(edges[last], gx, gy, value)
-        lowest = _project(edges[last], fall, dx, dy)
+        lowest = project(edges[last], fall, dx, dy)
     else:
         x, y = _outward(edges, last)
         turned = turned or -dx * x - dy * y < -0.5

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from skdgn._geometry.boundaries import polygon_moments, sort
-from skdgn._geometry.polygons import copy_run, cut_polygon
+from skdgn._geometry.clipping import clip
 from skdgn._geometry.quadrature import (
     KRONROD_GAUSS_WEIGHTS,
     KRONROD_NODES,
@@ -35,8 +35,6 @@ _NEGLIGIBLE_SHARE = 1e-16
 # distance rho, too: no more digits are asked of it than are there.
 _CLOSEST_BREAKS = 1e-12
 _ROUNDING = 4e-16
-# Rounding errors of the components of a facet's normal.
-_PARALLEL = 2e-15
 # From here on, sections may be too small to be told from rounding.
 _FARTHEST_SECTIONS = 1e7
 
@@ -48,7 +46,6 @@ def _section(
     gaps: Floats,
     s: float,
     work: Floats,
-    node_values: Floats,
     mean: Floats,
     covariance: Floats,
 ) -> float:
@@ -62,24 +59,12 @@ def _section(
             if reach < 0.0:
                 return -math.inf
             continue
-        gx, gy, value = across[k, 0] / length, across[k, 1] / length, reach / length
-        for e in range(n_edges):
-            # Lines that are parallel but for rounding must not meet anywhere: if a prism is cut
-            # along its edges, all lines are.
-            if abs(gx * polygon[e, 1] - gy * polygon[e, 0]) * length <= _PARALLEL:
-                sign = math.copysign(1.0, gx * polygon[e, 0] + gy * polygon[e, 1])
-                gx, gy = sign * polygon[e, 0], sign * polygon[e, 1]
-        n_run, first, _, rise, fall, lowest, highest = cut_polygon(
-            polygon[:n_edges], gx, gy, value, 0.0, node_values
+        n_edges = clip(
+            polygon, n_edges, across[k, 0] / length, across[k, 1] / length, reach / length, spare
         )
-        if n_run == -1:
+        if n_edges < 0:
             return -math.inf
-        if n_run >= 0:
-            n_edges = copy_run(polygon[:n_edges], first, n_run, rise, fall, spare, 0)
-            spare[n_edges, 0], spare[n_edges, 1], spare[n_edges, 2] = gx, gy, -value
-            spare[n_edges, 3], spare[n_edges, 4] = lowest, highest
-            n_edges += 1
-            polygon, spare = spare, polygon
+        polygon, spare = spare, polygon
     origin = np.zeros(2)
     return polygon_moments(polygon[:n_edges], origin, -math.inf, mean, covariance)
 
@@ -93,7 +78,6 @@ def _panel(
     start: float,
     stop: float,
     work: Floats,
-    node_values: Floats,
     sums: Floats,
 ) -> float:
     """Integrate 1 and the moments over the sections between two positions; return the error.
@@ -108,7 +92,7 @@ def _panel(
     width = stop - start
     for i in range(KRONROD_NODES.size):
         s = start + width * KRONROD_NODES[i]
-        log_mass = _section(along, across, gaps, s, work, node_values, mean, covariance)
+        log_mass = _section(along, across, gaps, s, work, mean, covariance)
         if log_mass == -math.inf:
             continue
         weight = width * math.exp(log_mass - s * (rho + 0.5 * s))
@@ -143,7 +127,7 @@ def _integrate_outward(
     closest_breaks = max(_CLOSEST_BREAKS, 8.0 * rounding)
     total[:] = 0.0
     sums = np.empty((4, 4))
-    work, node_values = np.empty((2 * (gaps.size + 1), 5)), np.empty(4 * (gaps.size + 1))
+    work = np.empty((2 * (gaps.size + 1), 5))
     pending = np.empty(_MOST_HALVINGS)
     position = 0.0
     next_break = 0
@@ -169,7 +153,7 @@ def _integrate_outward(
         before = total[0, 0]
         while n_pending > 0:
             end = pending[n_pending - 1]
-            error = _panel(along, across, gaps, rho, position, end, work, node_values, sums)
+            error = _panel(along, across, gaps, rho, position, end, work, sums)
             n_panels += 1
             middle = 0.5 * (position + end)
             found = elsewhere + total[0, 0] + sums[0, 0]

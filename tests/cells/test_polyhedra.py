@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from skdgn._geometry.flags import flag_polyhedron, nearest_in_polyhedron
+from skdgn._geometry.flags import flag_polyhedron, nearest_in_polyhedron, polyhedron_moments
 from skdgn._geometry.integrals import integrate_gaussian
 from skdgn._geometry.kinds import whole_space
 from skdgn._geometry.sections import sliced_polyhedron
@@ -190,3 +190,24 @@ def test_take_keeps_the_chosen_cells():
 def test_other_dimensions_are_refused():
     with pytest.raises(ValueError, match="three latent dimensions, got 2"):
         type(whole_space(3)).whole_space(2)
+
+
+@pytest.mark.parametrize("distance", [0.0, 1.0, 5.0, 12.0])
+def test_prisms_without_ends_are_polygons_however_they_are_turned(distance):
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        # Lines around a point, two of them nearly parallel.
+        angles = rng.uniform(0.0, 2.0 * np.pi, size=3)
+        angles[2] = angles[0] + np.pi + 0.02 * rng.normal()
+        normals = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        offsets = normals @ [distance, 0.0] - rng.uniform(0.01, 0.5, size=3)
+        polygon = cell_from_halfspaces(normals, offsets, 2)
+        expected = integrate_gaussian(polygon, np.zeros(2), np.eye(2)).log_masses[0]
+        turn = Rotation.random(random_state=rng).as_matrix()
+        prism = cell_from_halfspaces(normals @ turn[:2], offsets, 3)
+        for _ in range(5):
+            factor = Rotation.random(random_state=rng).as_matrix()
+            whitened = prism.whiten(factor[None])
+            mean, covariance = np.empty(3), np.empty((3, 3))
+            found = polyhedron_moments(whitened, 0, np.zeros(3), -np.inf, mean, covariance)
+            assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
