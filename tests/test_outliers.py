@@ -71,6 +71,7 @@ def test_far_rows_are_ranked_by_distance(detector: DGNOutlierDetector) -> None:
 def test_rows_with_holes_are_judged_by_what_was_observed(detector: DGNOutlierDetector) -> None:
     scores = detector.score_samples([[1.0, np.nan], [1e3, np.nan], [np.nan, np.nan]])
     assert scores[1] < scores[0]
+    # The weights of the networks sum to 1 but for rounding.
     assert scores[2] == pytest.approx(0.0, abs=1e-15)
     np.testing.assert_array_equal(detector.predict([[1e3, np.nan]]), [-1])
 

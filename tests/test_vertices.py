@@ -145,7 +145,7 @@ def test_regions_too_thin_for_cddlib_are_refused_rather_than_wrong() -> None:
 def test_regions_that_are_none_are_refused(region: object) -> None:
     partition = build_partition(random_network(1, (5,)))
     with pytest.raises(ValueError, match=r"region must be an integer from 0 to 5.*, got"):
-        partition.vertices(region)  # type: ignore[arg-type]
+        partition.vertices(region)  # type: ignore[arg-type]  # that is the point
 
 
 def test_numpy_integers_are_integers() -> None:

@@ -18,7 +18,7 @@ class VersionedMixin:
     """Tells of an estimator that another version has pickled; to be put before `BaseEstimator`."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), _KEY: __version__}  # type: ignore[dict-item]
+        return {**super().__getstate__(), _KEY: __version__}  # type: ignore[dict-item]  # a dict in estimators
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
@@ -31,4 +31,4 @@ class VersionedMixin:
                 InconsistentVersionWarning,
                 stacklevel=2,
             )
-        super().__setstate__(state)  # type: ignore[misc]
+        super().__setstate__(state)  # type: ignore[misc]  # of the BaseEstimator
