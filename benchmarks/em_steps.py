@@ -10,22 +10,27 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from skdgn._fit.em import STEPS, Problem, State, run_em
+from skdgn._fit.em import Problem, climb
 from skdgn._fit.initialization import starting_network
-from skdgn._fit.network_fit import Scaling
+from skdgn._fit.mixture_em import MixtureProblem, MixtureState
+from skdgn._fit.noise_priors import NoisePrior
+from skdgn._fit.scaling import Scaling
+from skdgn._fit.steps import M_STEPS, Step
 from skdgn._fit.weight_priors import WeightPrior
-from skdgn._network.network import Activation, Network
-from skdgn._noise.gaussian import Noise
-from skdgn._partition.enumeration import TooManyRegionsError
-from skdgn._runtime.workers import Workers
+from skdgn._network import Activation, Architecture
+from skdgn._noise import Noise
+from skdgn._partition import TooManyRegionsError
+from skdgn._posterior import Model
+from skdgn._runtime import Workers
 from skdgn.datasets import make_noisy_circle, make_wave
 
-N_STARTS = 5
+N_STARTS = 20
 N_E_STEPS = 400
 # Closed-form updates need no damping, but units nobody uses would make them singular.
 SMALLEST_DAMPING = 1e-7
@@ -36,35 +41,38 @@ class BudgetSpentError(Exception):
 
 
 @dataclass(frozen=True)
-class CountingProblem(Problem):
+class CountingProblem(MixtureProblem):
     """Note the best likelihood so far at every E-step, refused ones included."""
 
     bounds: list[float] = field(default_factory=list)
 
-    def evaluate(self, network: Network, noise: Noise) -> State:
+    def evaluate(self, weights: np.ndarray, models: Sequence[Model]) -> MixtureState:
         if len(self.bounds) >= N_E_STEPS:
             raise BudgetSpentError
-        state = super().evaluate(network, noise)
+        state = super().evaluate(weights, models)
         best = self.bounds[-1] if self.bounds else -np.inf
         self.bounds.append(max(best, state.lower_bound))
         return state
 
 
-def safeguarded(problem: CountingProblem, start: State, m_step: str) -> float:
+def safeguarded(problem: CountingProblem, start: MixtureState, m_step: str) -> float:
     """Run EM as the package does; return where it ends."""
     with contextlib.suppress(BudgetSpentError):
-        run_em(problem, start, m_step, N_E_STEPS, 0.0)
+        climb(Step(problem, m_step, 0.0), start, N_E_STEPS, 0.0)
     return problem.bounds[-1]
 
 
-def plain(problem: CountingProblem, start: State) -> tuple[float, int]:
+def plain(problem: CountingProblem, start: MixtureState) -> tuple[float, int]:
     """Update layer after layer, whatever the likelihood; where it ends, and how often it fell."""
     state, decreases = start, 0
-    layers = list(reversed(range(start.network.n_hidden_layers + 1)))
+    layers = list(reversed(range(start.models[0].network.output_layer + 1)))
     try:
         for layer in itertools.cycle(layers):
-            network = problem.propose(state, [layer])(SMALLEST_DAMPING)
-            moved = problem.evaluate(network, problem.best_noise(state, network))
+            own = state.networks[0]
+            network = problem.network.propose(own, [layer])(SMALLEST_DAMPING)
+            moved = problem.begin(
+                state.weights, [(network, problem.network.best_noise(own, network))]
+            )
             decreases += moved.lower_bound < state.lower_bound - 1e-9
             state = moved
     except BudgetSpentError:
@@ -81,25 +89,24 @@ def compare(rows: np.ndarray, hidden: tuple[int, ...], n_components: int, seed: 
     volume = scaling.log_volume(rows, weights)
     prior = WeightPrior(None, 1.0, scaling.deviations)
 
+    floors = np.full(rows.shape[1], 1e-6)
+    table = np.asarray(scaling.apply(rows))
+    own = Problem(table, weights, "diag", floors, prior, 20_000, Workers())
+
     def fresh() -> CountingProblem:
-        return CountingProblem(
-            np.asarray(scaling.apply(rows)),
-            weights,
-            "diag",
-            np.full(rows.shape[1], 1e-6),
-            prior,
-            20_000,
-            Workers(),
-        )
+        return CountingProblem(own, 1.0, NoisePrior(0.0, np.diag(floors)))
 
     activation = Activation.from_name("leaky_relu", 0.1)
     found = starting_network(
-        fresh().rows, n_components, hidden, activation, "random", np.random.default_rng(seed)
+        table,
+        Architecture.alike(n_components, hidden, activation),
+        "random",
+        np.random.default_rng(seed),
     )
     noise = Noise.from_covariance(np.maximum(found.residual_variances, 1e-4), rows.shape[1])
-    start = fresh().evaluate(found.network, noise)
+    start = fresh().begin(np.ones(1), [(found.network, noise)])
     ends, curves = [], []
-    for m_step in STEPS:
+    for m_step in M_STEPS:
         problem = fresh()
         ends.append(safeguarded(problem, start, m_step) - volume)
         curves.append(np.array(problem.bounds) - volume)
@@ -120,7 +127,7 @@ def main() -> None:
         ("wave, hidden (16,)", make_wave(300, random_state=0), (16,), 1),
         ("sheet, hidden (8,), S = 2", sheet, (8,), 2),
     ]
-    assert list(STEPS) == ["joint", "layerwise"]
+    assert M_STEPS == ("joint", "layerwise")
     print(f"{N_E_STEPS} E-steps from {N_STARTS} random starts; mean log-likelihood at the end")
     ratios, joint_lower, layerwise_lower = [], 0, 0
     for name, rows, hidden, n_components in cases:

@@ -5,10 +5,12 @@ Every figure is seconds of the processor in a process of its own, the best of se
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 
 REPEATS = 7
 
@@ -27,6 +29,9 @@ CALLS = {
     'impute(method="sample")': 'model.impute(rows, method="sample", random_state=0)',
 }
 
+# What compilation may take.
+MOST_SECONDS = {("fit", 1): 4, ("fit", 2): 9, ("fit", 3): 20, ('impute(method="sample")', 2): 6}
+
 
 def seconds(code: str, cache: str | None = None) -> float:
     """Run code in a new process; return its time, that of starting Python not included."""
@@ -42,25 +47,22 @@ def seconds(code: str, cache: str | None = None) -> float:
     return float(process.stdout)
 
 
-def measure() -> list[tuple[str, float, str, bool]]:
-    """Return name, value, target and whether it is met."""
+def measure() -> Iterator[tuple[str, float, str, bool]]:
+    """Yield name, value, target and whether it is met, one after the other."""
     baseline = min(seconds("import sklearn.mixture") for _ in range(REPEATS))
     ratio = min(seconds("import skdgn") for _ in range(REPEATS)) / baseline
-    table = [("import skdgn / import sklearn.mixture", ratio, "< 1.5", ratio < 1.5)]
+    yield "import skdgn / import sklearn.mixture", ratio, "< 1.5", ratio < 1.5
     for n_components in (1, 2, 3):
         with tempfile.TemporaryDirectory() as cache:
             code = FIT.format(n_components)
-            extras = {"fit": seconds(code, cache) - seconds(code, cache)}
-            for name, call in CALLS.items():
-                both = code + call
-                extras[name] = seconds(both, cache) - seconds(both, cache)
-        for name, extra in extras.items():
-            label = f"compilation for a first {name}, n_components={n_components}, seconds"
-            table.append((label, extra, "", True))
-    return table
+            for name, call in {"fit": "", **CALLS}.items():
+                extra = seconds(code + call, cache) - seconds(code + call, cache)
+                label = f"compilation for a first {name}, n_components={n_components}, seconds"
+                most = MOST_SECONDS.get((name, n_components), math.inf)
+                yield label, extra, f"<= {most:g}" if most < math.inf else "", extra <= most
 
 
 if __name__ == "__main__":
     for name, value, target, met in measure():
         verdict = ("met" if met else "NOT MET") if target else ""
-        print(f"{name:72s} {value:8.3f}  {target:8s} {verdict}")
+        print(f"{name:72s} {value:8.3f}  {target:8s} {verdict}", flush=True)

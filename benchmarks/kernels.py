@@ -15,7 +15,7 @@ from scipy.special import log_ndtr, owens_t
 from threadpoolctl import threadpool_limits
 
 from skdgn._fit.statistics import accumulate
-from skdgn._network.network import Activation, Network
+from skdgn._network import Activation, Network
 from skdgn._noise.gaussian import Noise
 from skdgn._partition.enumeration import build_partition
 from skdgn._posterior.conditionals import condition
@@ -63,9 +63,7 @@ def e_step(widths: tuple[int, ...], n_rows: int) -> tuple[float, float]:
     visitor = Visitor.prepare(partition, noise)
     weights = np.ones(n_rows)
     visits = visitor.visit(rows)
-    seconds = best_time(
-        lambda: accumulate(visitor.visit(rows), rows, weights, len(partition), False)
-    )
+    seconds = best_time(lambda: accumulate(visitor, visitor.visit(rows), rows, weights))
     n_edges = np.diff(partition.cells.facets().start)[visits.regions].sum()
     rng = np.random.default_rng(2)
     if network.n_components == 2:

@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from skdgn._fit.statistics import expect
-from skdgn._network.network import Activation, Network
+from skdgn._network import Activation, Network
 from skdgn._noise.gaussian import Noise
 from skdgn._posterior.model import Model
 from skdgn._runtime.workers import Workers
@@ -37,7 +37,7 @@ def e_step(model: Model, n_rows: int, workers: Workers) -> Callable[[], object]:
     """Prepare an E-step over rows drawn from the model."""
     rows, _ = model.draw(n_rows, np.random.RandomState(1))
     weights = np.ones(n_rows)
-    return lambda: expect(model.visitor, rows, weights, False, workers)
+    return lambda: expect(model.visitor, rows, weights, workers)
 
 
 def median_ratio(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from skdgn._fit.statistics import expect
-from skdgn._network.network import Network
+from skdgn._network import Network
 from skdgn._noise.gaussian import Noise
 from skdgn._partition.enumeration import build_partition
 from skdgn._posterior.visits import Visitor
@@ -25,7 +25,6 @@ def missing_cost(
     best_time: Callable[[Callable[[], object]], float],
 ) -> float:
     """Time of the E-step with holes over its time without."""
-    full = np.ndim(covariance) == 2
     noise = Noise.from_covariance(covariance, network.n_features)
     visitor = Visitor.prepare(build_partition(network), noise)
     rng = np.random.default_rng(3)
@@ -34,8 +33,6 @@ def missing_cost(
     weights = np.ones(len(rows))
     seconds = []
     for table in (rows, holed):
-        expect(visitor, table, weights, full, Workers())
-        seconds.append(
-            best_time(lambda table=table: expect(visitor, table, weights, full, Workers()))
-        )
+        expect(visitor, table, weights, Workers())
+        seconds.append(best_time(lambda table=table: expect(visitor, table, weights, Workers())))
     return seconds[1] / seconds[0]

@@ -1,6 +1,6 @@
 """
 Anomalies: samples of low density
-==============================
+=================================
 
 A sample is abnormal where the density of normal samples is low.  Here the density is exact, however
 low it is, so that even distant outliers are ranked.  First a picture in two dimensions, then tables
@@ -116,6 +116,6 @@ figure.colorbar(image, ax=panels[0], shrink=0.8)
 for panel, name in zip(panels[1:], names, strict=True):
     for label in labels:
         RocCurveDisplay.from_predictions(*curves[name, label], name=label, ax=panel)
-    panel.set(title=name, xlabel="abnormal rows passed", ylabel="normal rows passed")
+    panel.set(title=name, xlabel="abnormal samples passed", ylabel="normal samples passed")
 figure.savefig("anomalies.png", dpi=110)
 print("saved anomalies.png")

@@ -79,7 +79,7 @@ for (name, (means, covariances)), color in zip(
     divergence = posterior.kl_from(means, covariances)[0]
     right.plot(z, density, "--", color=color, label=f"{name}: KL {divergence:.2f}")
 x = ", ".join(f"{value:.2f}" for value in rows[worst])
-right.set(xlabel="z", ylabel="density", title=f"the row ({x})")
+right.set(xlabel="z", ylabel="density", title=f"the sample ({x})")
 right.legend(loc="upper center")
 right.set_ylim(top=1.35 * right.get_ylim()[1])
 figure.savefig("audit.png", dpi=120)

@@ -25,7 +25,7 @@ model = PiecewiseAffineDGN(hidden_layer_sizes=(16,), random_state=0, tol=1e-3).f
 linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0).fit(train)
 for name, estimator in (("network", model), ("linear", linear)):
     score = estimator.conditional_score_samples(test, given=[0]).mean()
-    print(f"{name:8s} mean log p(y | x) on new rows {score:6.3f}")
+    print(f"{name:8s} mean log p(y | x) on new samples {score:6.3f}")
 
 # %%
 # Are the probabilities honest?  The conditional distribution function at the true y, here from
@@ -51,7 +51,7 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constraine
 image = left.pcolormesh(across, up, density, cmap="magma", vmax=12.0)
 left.plot(*test.T, ".", color="tab:cyan", markersize=2)
 left.axvline(0.5, color="white", linewidth=0.8)
-left.set(xlabel="x", ylabel="y", title="p(y | x), exact; dots: new rows")
+left.set(xlabel="x", ylabel="y", title="p(y | x), exact; dots: new samples")
 figure.colorbar(image, ax=left)
 for name, estimator in (("network", model), ("linear", linear)):
     right.plot(axis, np.exp(estimator.conditional_score_samples(line, given=[0])), label=name)

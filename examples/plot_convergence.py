@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skdgn import PiecewiseAffineDGN
 from skdgn._fit.em import Problem
 from skdgn._fit.weight_priors import WeightPrior
-from skdgn._network.network import Activation, Network
+from skdgn._network import Activation, Network
 from skdgn._noise.gaussian import Noise
 from skdgn._runtime.workers import Workers
 from skdgn.datasets import make_noisy_circle

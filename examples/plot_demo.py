@@ -18,8 +18,8 @@ model = PiecewiseAffineDGN(hidden_layer_sizes=(32,), random_state=0).fit(X)
 
 print(f"regions of latent space         {model.n_regions_}")
 print(f"EM iterations                   {model.n_iter_}")
-print(f"mean log density, training rows {model.lower_bound_:.3f}")
-print(f"mean log density, new rows      {model.score(X_test):.3f}")
+print(f"mean log density, training samples {model.lower_bound_:.3f}")
+print(f"mean log density, new samples      {model.score(X_test):.3f}")
 
 # %%
 # The generator draws a curve with one straight piece per region of latent space.  The density on a
@@ -48,7 +48,7 @@ figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.4), layout="co
 left.scatter(*X.T, s=4, color="0.7")
 left.scatter(*curve.T, s=4, c=latent[:, 0])
 left.plot(*corners.T, "o", color="black", markersize=3)
-left.set_title("1,000 rows, the generator's curve, its corners")
+left.set_title("1,000 samples, the generator's curve, its corners")
 
 levels = [-400, -200, -100, -50, -20, -10, -5, -2, -1, 0, 1, 2]
 filled = middle.contourf(axis, axis, log_density, levels, cmap="magma", norm="symlog", extend="min")

@@ -37,8 +37,8 @@ plt.title("fits, iteration by iteration")
 model = fits["6 hidden units, auto start"]
 
 # %%
-# **Cells.**  A hidden unit changes its behavior at one point of the latent line, its border.
-# Between two borders the network is an affine function, so that it draws a curve with one straight
+# **Cells.**  A hidden unit changes its behavior at one point of the latent line, its boundary.
+# Between two boundaries the network is an affine function: it draws a curve with one straight
 # piece for each cell.  Colors are prior masses: how often a sample comes from the cell.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
@@ -52,9 +52,9 @@ limits = right.get_xlim(), right.get_ylim()
 
 # %%
 # **Density.**  Samples that come from one cell have a Gaussian latent variable, cut off at the
-# cell's borders, sent through an affine map, plus Gaussian noise.  Their density is a Gaussian
-# times the mass of another one between the borders: two factors in closed form.  All cells together
-# add up to the density of the model, and nothing is left out.
+# cell's boundaries, sent through an affine map, plus Gaussian noise.  Their density is a Gaussian
+# times the mass of another one between the boundaries: two factors in closed form.  All cells
+# together add up to the density of the model, and nothing is left out.
 
 axes = [np.linspace(*limit, 150) for limit in limits]
 grid = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
@@ -80,25 +80,25 @@ print(f"sum over the pixels of the last picture: {density.sum() * steps:.3f}")
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
 DensityDisplay.from_estimator(model, X, ax=left)
-left.set_title("exact log density of both features, and the rows")
+left.set_title("exact log density of both features, and the samples")
 DensityDisplay.from_estimator(model, X, features=1, ax=right)
-right.set_title("exact density of one, and a histogram of the rows")
+right.set_title("exact density of one, and a histogram of the samples")
 
 # %%
 # **Posterior.**  Which latent points explain a sample?  In every cell a piece of a Gaussian does,
-# and the pieces meet at the borders.  If a value is missing, several places may do.
+# and the pieces meet at the boundaries.  If a value is missing, several places may do.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", sharex=True)
 window = (-3.0, 3.0)
 PosteriorDisplay.from_estimator(model, [[0.6, 0.8]], window=window, ax=left)
-left.set_title("posterior of the row (0.6, 0.8)")
+left.set_title("posterior of the sample (0.6, 0.8)")
 PosteriorDisplay.from_estimator(model, [[np.nan, 0.5]], window=window, ax=right)
-right.set_title("posterior of the row (missing, 0.5)")
+right.set_title("posterior of the sample (missing, 0.5)")
 
 # %%
 # **Two latent dimensions.**  Cells are polygons now, many of them unbounded, and the network bends
 # the latent plane into a sheet with one flat facet for each.  This network was made by hand: two
-# units whose borders are far away hand the latent variables on, five others fold a roof.
+# units whose boundaries are far away hand the latent variables on, five others fold a roof.
 
 angles = np.array([0.2, 0.9, 1.5, 2.1, 2.8])
 folds = np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -132,9 +132,9 @@ right.set(xlabel="feature 0", ylabel="feature 1", zlabel="feature 2")
 row = np.array([[0.3, np.nan, -2.0]])
 figure, panels = plt.subplots(1, 3, figsize=(15, 4.2), layout="constrained")
 DensityDisplay.from_estimator(roof, row, features=(0, 2), ax=panels[0], data_kwargs={"s": 40})
-panels[0].set_title("log density of two features, and a row")
+panels[0].set_title("log density of two features, and a sample")
 LatentPartitionDisplay.from_estimator(roof, row, window=window, ax=panels[1])
-panels[1].set_title("the cells that explain the row")
+panels[1].set_title("the cells that explain the sample")
 PosteriorDisplay.from_estimator(roof, row, window=window, ax=panels[2])
 panels[2].set_title("its posterior")
 

@@ -20,8 +20,8 @@ from skdgn import PiecewiseAffineDGN
 rng = np.random.default_rng(0)
 images = load_digits().data / 16.0
 images = images[rng.permutation(len(images))]
-holed = np.where(rng.random(images.shape) < 0.5, np.nan, images)
-train, test = holed[:1200], holed[1200:]
+incomplete = np.where(rng.random(images.shape) < 0.5, np.nan, images)
+train, test = incomplete[:1200], incomplete[1200:]
 truth = images[1200:]
 
 # %%
@@ -57,7 +57,7 @@ for name, imputed in imputers.items():
 
 figure, panels = plt.subplots(4, 12, figsize=(12, 4.4), layout="constrained")
 colors = plt.get_cmap("gray_r").with_extremes(bad="tab:orange")
-titles = ("holes", "mean", "draw", "truth")
+titles = ("missing values", "mean", "draw", "truth")
 for row, (title, table) in enumerate(zip(titles, (test, means, draws, truth), strict=True)):
     for panel, image in zip(panels[row], table, strict=False):
         panel.imshow(image.reshape(8, 8), cmap=colors, vmin=0.0, vmax=1.0)

@@ -73,7 +73,7 @@ for i, n_rows in enumerate(ROWS):
 # %%
 # What the choices cost: the mean log density of new samples, below that of the true network.
 
-print("   rows  width by AIC  width by BIC  loss in nats: AIC    BIC  best width")
+print("samples  width by AIC  width by BIC  loss in nats: AIC    BIC  best width")
 for i, n_rows in enumerate(ROWS):
     chosen = {name: criteria[name][i].argmin(axis=1) for name in ("AIC", "BIC", "test")}
     losses = {
@@ -94,7 +94,7 @@ for i, n_rows in enumerate(ROWS):
 
 leaky_truth = network("leaky_relu", 2.0 * WEIGHTS)
 X, _ = leaky_truth.sample(1000, random_state=0)
-print(f"leaky ReLU, 1000 rows: true network, mean log density {leaky_truth.score(X):.3f}")
+print(f"leaky ReLU, 1000 samples: true network, mean log density {leaky_truth.score(X):.3f}")
 for width in (3, 4, 5, 6):
     model = fit(X, width, "leaky_relu")
     print(f"  width {width}: mean log density {model.score(X):.3f}, BIC {model.bic(X):.0f}")
@@ -113,16 +113,16 @@ curve = truth.inverse_transform(np.linspace(-3.0, 3.0, 601)[:, None])
 panels[0].plot(curve[:, 0], curve[:, 1], color="black")
 panels[0].set_title("two of three features, and the true curve")
 titles = {
-    "AIC": "AIC per row, above its minimum",
-    "BIC": "BIC per row, above its minimum",
-    "test": "loss on new rows",
+    "AIC": "AIC per sample, above its minimum",
+    "BIC": "BIC per sample, above its minimum",
+    "test": "loss on new samples",
 }
 for panel, (name, values) in zip(panels[1:], criteria.items(), strict=True):
     for i, n_rows in enumerate(ROWS):
         mean = values[i].mean(axis=0) / (1 if name == "test" else n_rows)
         mean = mean if name == "test" else mean - mean.min()
         color = plt.colormaps["viridis"](0.9 - 0.28 * i)
-        panel.plot(range(len(WIDTHS)), mean, "o-", color=color, label=f"{n_rows} rows")
+        panel.plot(range(len(WIDTHS)), mean, "o-", color=color, label=f"{n_rows} samples")
         panel.plot(mean.argmin(), mean.min(), "o", color=color, markersize=11, fillstyle="none")
     panel.axvline(WIDTHS.index(TRUE_WIDTH), color="0.7", linestyle=":")
     panel.set_xticks(range(len(WIDTHS)), WIDTHS)

@@ -45,21 +45,21 @@ def pool(tables):
 
 rng = np.random.default_rng(0)
 table = make_table(rng)
-holed = np.where(rng.random(table.shape) < 0.3, np.nan, table)
-complete_rows = ~np.isnan(holed).any(axis=1)
-print(f"{complete_rows.sum()} of {N_ROWS} rows are complete")
+incomplete = np.where(rng.random(table.shape) < 0.3, np.nan, table)
+complete_rows = ~np.isnan(incomplete).any(axis=1)
+print(f"{complete_rows.sum()} of {N_ROWS} samples are complete")
 
 model = PiecewiseAffineDGN(hidden_layer_sizes=(16,), covariance_type="full", random_state=0)
-model.fit(holed)
-draws = model.impute(holed, method="sample", n_draws=N_DRAWS, random_state=0)
+model.fit(incomplete)
+draws = model.impute(incomplete, method="sample", n_draws=N_DRAWS, random_state=0)
 
 # %%
 # Only the pooled estimate uses all samples and owns up to what it does not know.
 
 estimates = {
     "no value removed": regress(table),
-    "complete rows only": regress(holed[complete_rows]),
-    "means filled in": regress(model.impute(holed)),
+    "complete samples only": regress(incomplete[complete_rows]),
+    "means filled in": regress(model.impute(incomplete)),
     f"{N_DRAWS} draws, pooled": pool(draws),
 }
 print(f"{'':22s}" + "".join(f"{name:>18s}" for name in ("constant", "first", "second")))

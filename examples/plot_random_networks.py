@@ -41,11 +41,11 @@ models = {seed: random_network(seed) for seed in SEEDS}
 # For each network two samples are looked at: one drawn at random (black), and the one of 1,500
 # draws whose posterior is the widest (orange).  The posterior says which latent points may be
 # behind a sample.  Where the curve passes by twice it has two modes, and its mean may lie where
-# nothing is.  Kinks of the density are at the borders of the regions.
+# nothing is.  Kinks of the density are at the boundaries of the regions.
 
 LATENT = np.linspace(-3.5, 3.5, 3001)
 figure, panels = plt.subplots(len(SEEDS), 3, figsize=(12, 3.1 * len(SEEDS)), layout="constrained")
-print("seed  regions  integral of p(x)   row       log p(x)  posterior: mean  deviation    mode")
+print("seed  regions  integral of p(x)   sample    log p(x)  posterior: mean  deviation    mode")
 for (left, middle, right), (seed, model) in zip(panels, models.items(), strict=True):
     drawn, _ = model.sample(1500, random_state=seed)
     widest = np.argmax(model.posterior(drawn).covariance[:, 0, 0])
@@ -85,7 +85,7 @@ for (left, middle, right), (seed, model) in zip(panels, models.items(), strict=T
         right.plot(LATENT, density, color=color, label=name)
         right.axvline(posterior.mean[i, 0], color=color, linestyle="--", linewidth=1.0)
     right.set(xlim=(-3.5, 3.5), ylim=(0.0, None), yticks=[])
-panels[0, 0].set_title("draws, curve, two rows")
+panels[0, 0].set_title("draws, curve, two samples")
 panels[0, 1].set_title("exact log density")
 panels[0, 2].set_title("their exact posteriors; dashed: means")
 panels[0, 2].legend()

@@ -152,7 +152,7 @@ by_epoch.set_ylim(lowest - 20.0, lowest + 400.0)
 by_time.set(xlabel="seconds", xscale="log")
 top.legend(loc="outside lower center", ncols=5)
 latent = np.quantile(np.random.default_rng(0).standard_normal(10_000), np.linspace(0.02, 0.98, 12))
-rows = {"rows": X[:12]}
+rows = {"samples": X[:12]}
 rows |= {name: model.inverse_transform(latent[:, None]) for name, model in models.items()}
 panels = bottom.subplots(len(rows), 12)
 for line, (name, images) in zip(panels, rows.items(), strict=True):

@@ -113,7 +113,7 @@ divergences.set(xlabel="epochs", ylabel="exact KL(q || posterior)", yscale="log"
 for panel in (by_epoch, by_time):
     panel.set_ylim(0.6, 4.0)
 top.legend(loc="outside lower center", ncols=4)
-samples = {"rows": X} | {
+samples = {"samples": X} | {
     name: model.sample(1000, random_state=0)[0] for name, model in models.items()
 }
 colors = ["0.5", "black", *LEARNING_RATES.values()]

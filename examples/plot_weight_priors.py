@@ -1,6 +1,6 @@
 """
 Priors on the weights, for few samples
-===================================
+======================================
 
 With few samples a network follows their noise.  A prior on the weights holds it back: Gaussian (a
 ridge), Laplace (exact zeros) or uniform (a bound on every weight).  The fit then maximizes the
@@ -71,7 +71,7 @@ best = {
     for prior, scales in SCALES.items()
 }
 
-print("prior      scale  log p, training  new rows  zero weights  at the bound  largest weight")
+print("prior      scale  log p, training  new samples  zero weights  at the bound  largest weight")
 chosen = {"none": free[0]} | {p: examples[p, scale] for p, scale in best.items()}
 for prior, model in chosen.items():
     weights = np.concatenate([coef.ravel() for coef in model.coefs_])
@@ -79,7 +79,7 @@ for prior, model in chosen.items():
     score = free_score if prior == "none" else scores[prior, model.prior_scale]
     print(
         f"{prior:9s} {'' if prior == 'none' else model.prior_scale:>6}"
-        f"  {model.score(training[0]):15.3f}  {score:8.3f}"
+        f"  {model.score(training[0]):15.3f}  {score:11.3f}"
         f"  {np.count_nonzero(weights == 0.0):3d} of {weights.size:2d}"
         f"     {bound if prior == 'uniform' else 0:12d}  {np.abs(weights).max():14.3f}"
     )
@@ -97,14 +97,14 @@ for prior, scales in SCALES.items():
     values = [scores[prior, scale] for scale in scales]
     curves.plot(scales, values, "o-", color=colors[prior], label=prior)
 curves.axhline(free_score, color="black", linestyle="--", label="none")
-curves.set(xscale="log", xlabel="prior_scale", title="mean log density of new rows")
+curves.set(xscale="log", xlabel="prior_scale", title="mean log density of new samples")
 curves.legend()
 
 latent = np.linspace(-3.0, 3.0, 601)[:, None]
 for prior, model in chosen.items():
     curve = model.inverse_transform(latent)
     densities.plot(curve[:, 0], curve[:, 1], color=colors.get(prior, "black"), label=prior)
-densities.plot(training[0][:, 0], training[0][:, 1], ".", color="tab:red", label="40 rows")
+densities.plot(training[0][:, 0], training[0][:, 1], ".", color="tab:red", label="40 samples")
 densities.plot(X_test[:800, 0], X_test[:800, 1], ".", color="0.85", markersize=3, zorder=0)
 densities.set(xlim=(-3.2, 3.2), ylim=(-1.8, 1.8), title="curves of the first two features")
 densities.legend(loc="lower center", ncols=3)
@@ -118,6 +118,6 @@ for panel, (prior, model) in zip(lower.subplots(1, 4), chosen.items(), strict=Tr
     lower.colorbar(image, ax=panel)
     panel.set(title=f"{prior}: output weights", xlabel="hidden unit", ylabel="feature")
     panel.set_xticks(range(0, 12, 2))
-lower.suptitle("grey: exactly zero", y=0.02, va="bottom", fontsize=9)
+lower.suptitle("gray: exactly zero", y=0.02, va="bottom", fontsize=9)
 figure.savefig("weight_priors.png", dpi=110)
 print("saved weight_priors.png")

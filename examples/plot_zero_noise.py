@@ -125,9 +125,9 @@ for _ in range(ROUNDS):
 
     parameters = least_squares(residuals, parameters, max_nfev=5).x
 
-print("after 25 rounds: mean squared distance  log p(x), training    new rows")
+print("after 25 rounds: mean squared distance  log p(x), training  new samples")
 for name, values in history.items():
-    print("{:>15s}  {:22.5f}  {:18.3f}  {:10.3f}".format(name, *values[-1]))
+    print("{:>15s}  {:22.5f}  {:18.3f}  {:11.3f}".format(name, *values[-1]))
 codes = {"EM": em.transform(X)[:, 0], "GLO": glo.posterior(X).mode(zero_noise=True)[:, 0]}
 for name, values in codes.items():
     print(f"codes of {name}: mean {values.mean():.2f}, deviation {values.std():.2f}")
@@ -144,14 +144,14 @@ for i, model in enumerate(narrowed[:5]):
     axes[0, 0].plot(axis, density / density.max(), color=color, label=f"{deviations[i]:g}")
 axes[0, 0].axvline(limit, color="tab:red", linestyle="--", label="limit")
 axes[0, 0].legend(title="noise deviation")
-axes[0, 0].set(xlabel="z", yticks=[], title="posterior of one row, highest value 1")
+axes[0, 0].set(xlabel="z", yticks=[], title="posterior of one sample, highest value 1")
 
 curve = fitted.inverse_transform(np.linspace(-3.5, 3.5, 1001)[:, None])
 axes[0, 1].plot(*X.T, ".", color="0.7", markersize=3)
 axes[0, 1].plot(*curve.T, color="tab:blue")
 axes[0, 1].plot(*np.concatenate([row, nearest]).T, color="tab:red", linewidth=1)
 axes[0, 1].plot(*row[0], "o", color="tab:red")
-axes[0, 1].set(aspect="equal", title="the row, and its nearest point on the curve")
+axes[0, 1].set(aspect="equal", title="the sample, and its nearest point on the curve")
 
 for model, color in ((em, "tab:blue"), (glo, "tab:orange")):
     name = "EM" if model is em else "GLO"
@@ -161,10 +161,10 @@ for model, color in ((em, "tab:blue"), (glo, "tab:orange")):
     values = np.array(history[name])
     axes[1, 0].plot(values[:, 0], color=color, label=name)
     axes[1, 1].plot(values[:, 1], color=color, label=f"{name}, training")
-    axes[1, 1].plot(values[:, 2], color=color, linestyle="--", label=f"{name}, new rows")
+    axes[1, 1].plot(values[:, 2], color=color, linestyle="--", label=f"{name}, new samples")
     axes[0, 2].hist(codes[name], bins=40, color=color, alpha=0.5, density=True, label=name)
 axes[0, 2].plot(axis, np.exp(-0.5 * axis**2) / np.sqrt(2.0 * np.pi), color="black", label="prior")
-axes[0, 2].set(title="codes of the rows", xlabel="z")
+axes[0, 2].set(title="codes of the samples", xlabel="z")
 axes[1, 0].set(title="mean squared distance to the curve", xlabel="round", yscale="log")
 axes[1, 1].set(title="exact mean log density", xlabel="round")
 axes[1, 2].plot(*X.T, ".", color="0.7", markersize=3)

@@ -12,7 +12,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from numba.core import event
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn._estimators import PiecewiseAffineDGN
+from skdgn._runtime import is_integer
 
 __all__ = ["compile_ahead", "main"]
 
@@ -58,7 +58,7 @@ def compile_ahead(n_components: Sequence[int] = (1, 2, 3), verbose: int = 1) -> 
     0
     """
     sizes = list(n_components)
-    if not all(isinstance(size, Integral) and size > 0 for size in sizes):
+    if not all(is_integer(size) and size > 0 for size in sizes):
         raise ValueError(f"n_components must be a sequence of positive integers, got {sizes}.")
     counter = _Counter()
     X = np.random.default_rng(0).normal(size=(60, 3))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._runtime import random_source
+from skdgn._runtime import check_integer, check_nonnegative, random_source
 
 Floats = NDArray[np.float64]
 
@@ -111,7 +110,5 @@ def make_wave(n_samples: int = 1000, noise: float = 0.1, random_state: Any = Non
 
 
 def _check(n_samples: int, noise: float) -> None:
-    if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
-        raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
-    if not isinstance(noise, Real) or not 0 <= float(noise) < float("inf"):
-        raise ValueError(f"noise must be a non-negative number, got {noise!r}.")
+    check_integer(n_samples, "n_samples")
+    check_nonnegative(noise, "noise")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from skdgn._network.network import ACTIVATIONS, Activation, Network
+from skdgn._network import ACTIVATIONS, Activation, Network
 from skdgn._partition.enumeration import Partition
 
 NEGATIVE_SLOPE = 0.1
@@ -56,7 +56,7 @@ def replace_layer(
         coefs[layer] = coef
     if intercept is not None:
         intercepts[layer] = intercept
-    return Network.from_arrays(coefs, intercepts, network.activation)
+    return Network.from_arrays(coefs, intercepts, network.activations[0])
 
 
 def zero_weight_units(n_components: int, activation: str) -> Network:
@@ -174,7 +174,7 @@ def mixed_weights(n_components: int, activation: str) -> Network:
 
 def _scaled(network: Network, scale: float) -> Network:
     coefs = [scale * coef for coef in network.coefs]
-    return Network.from_arrays(coefs, network.intercepts, network.activation)
+    return Network.from_arrays(coefs, network.intercepts, network.activations[0])
 
 
 DEGENERATE: dict[str, Callable[[int, str], Network]] = {
@@ -207,14 +207,29 @@ def preactivations(network: Network, latent: np.ndarray) -> tuple[np.ndarray, np
     unit = 100.0 * np.finfo(float).eps
     values, errors = latent, np.zeros_like(latent)
     all_values, all_errors = [np.empty((len(latent), 0))], [np.empty((len(latent), 0))]
-    for coef, intercept in zip(network.coefs[:-1], network.intercepts[:-1], strict=True):
+    for coef, intercept, activation in zip(
+        network.coefs[:-1], network.intercepts[:-1], network.activations, strict=True
+    ):
         size = np.abs(coef)
         errors = errors @ size.T + unit * (np.abs(values) @ size.T + np.abs(intercept))
         values = values @ coef.T + intercept
         all_values.append(values)
         all_errors.append(errors)
-        values = network.activation(values)
+        values = activation(values)
     return np.concatenate(all_values, axis=1), np.concatenate(all_errors, axis=1)
+
+
+def with_weights(
+    network: Network,
+    coefs: Sequence[np.ndarray] | None = None,
+    intercepts: Sequence[np.ndarray] | None = None,
+) -> Network:
+    """Return the network with other weights, intercepts, or both."""
+    return Network.dense(
+        network.coefs if coefs is None else coefs,
+        network.intercepts if intercepts is None else intercepts,
+        network.activations,
+    )
 
 
 def regions_of_patterns(partition: Partition, patterns: np.ndarray) -> np.ndarray:

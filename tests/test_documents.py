@@ -22,12 +22,14 @@ def test_python_blocks_of_the_readme_run_in_order() -> None:
     names: dict[str, Any] = {}
     for number, block in enumerate(blocks, start=1):
         exec(compile(block, f"README.md, block {number}", "exec"), names)
-    model, X, holed = names["model"], names["X"], names["holed"]
+    model, X, incomplete = names["model"], names["X"], names["incomplete"]
     assert np.all(np.diff(model.lower_bounds_) >= 0.0)
-    np.testing.assert_array_equal(model.impute(holed)[~np.isnan(holed)], X[~np.isnan(holed)])
+    np.testing.assert_array_equal(
+        model.impute(incomplete)[~np.isnan(incomplete)], X[~np.isnan(incomplete)]
+    )
     assert names["detector"].predict([[1.0, 0.0], [0.0, 0.0]]).tolist() == [1, -1]
     assert names["best"].hidden_layer_sizes == (8,)
-    assert np.isfinite(names["pipeline"].predict(holed)).all()
+    assert np.isfinite(names["pipeline"].predict(incomplete)).all()
 
 
 def test_local_links_of_the_documents_lead_somewhere() -> None:
@@ -42,8 +44,17 @@ def test_commands_in_the_documents_exist() -> None:
         text = document.read_text()
         for target in re.findall(r"(?:`|^ {4})make ([a-z]+)", text, re.MULTILINE):
             assert target in targets, f"{document.name}: make {target}"
-        for script in re.findall(r"(?:benchmarks|examples|tests)/\w+\.py", text):
+        for script in re.findall(r"(?:benchmarks|examples|tests)/[\w/]+\.py", text):
             assert (ROOT / script).exists(), f"{document.name}: {script}"
+
+
+def test_modules_named_in_the_documents_exist() -> None:
+    for document in DOCUMENTS:
+        for package, name in re.findall(r"`(_[a-z]+)[/.]([a-z_]+)", document.read_text()):
+            folder = ROOT / "skdgn" / package
+            offered = (folder / "__init__.py").read_text()
+            is_there = (folder / f"{name}.py").exists() or f'"{name}"' in offered
+            assert is_there, f"{document.name}: {package}/{name}"
 
 
 def test_the_citation_has_the_version_of_the_package() -> None:
@@ -63,4 +74,6 @@ def test_the_floor_plan_lists_every_package_and_every_room_once() -> None:
     for room in rooms:
         package = ROOT / "skdgn" / room[: room.index("\n")].strip("`")
         listed = re.findall(r"^\| `(\w+)` \|", room, re.MULTILINE)
-        assert sorted(listed) == sorted(p.stem for p in package.glob("*.py") if p.stem[0] != "_")
+        found = [path.stem for path in package.glob("*.py") if path.stem != "__init__"]
+        found += [path.parent.name for path in package.glob("*/__init__.py")]
+        assert sorted(listed) == sorted(found)

@@ -7,8 +7,6 @@ posterior over it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -16,12 +14,12 @@ from scipy.stats import multivariate_normal, norm
 
 from skdgn import PiecewiseAffineDGN
 from skdgn._fit.em import Problem, State
-from skdgn._fit.maximization import affine_maps, gradient, linearize, maximize_noise
+from skdgn._fit.maximization import gradient, linearize, maximize_noise
 from skdgn._fit.weight_priors import WeightPrior
-from skdgn._network.network import Network
+from skdgn._network import Network
 from skdgn._noise.gaussian import Noise
 from skdgn._runtime.workers import Workers
-from tests.networks import random_network
+from tests.networks import random_network, with_weights
 from tests.reference.simplices import integrate
 
 NOISE = np.array([[0.5, 0.1, 0.0], [0.1, 0.3, -0.1], [0.0, -0.1, 0.4]])
@@ -39,10 +37,10 @@ def state() -> State:
 
 def downstream_of(network: Network, patterns: np.ndarray, layer: int) -> np.ndarray:
     """The paper's A^(l + 1 -> L) Q^l: from a hidden layer's pre-activations to the output."""
-    sides = network.split_pattern(patterns)
-    matrices = network.coefs[-1] * network.activation.slopes(sides[-1])[:, None, :]
-    for hidden in reversed(range(layer, network.n_hidden_layers - 1)):
-        slopes = network.activation.slopes(sides[hidden])
+    sides = network.split_patterns(patterns)[1::2]
+    matrices = network.coefs[-1] * network.activations[0].slopes(sides[-1])[:, None, :]
+    for hidden in reversed(range(layer, len(network.hidden_layer_sizes) - 1)):
+        slopes = network.activations[0].slopes(sides[hidden])
         matrices = matrices @ network.coefs[hidden + 1] * slopes[:, None, :]
     return matrices
 
@@ -50,7 +48,7 @@ def downstream_of(network: Network, patterns: np.ndarray, layer: int) -> np.ndar
 def steepness(state: State, network: Network, layer: int) -> np.ndarray:
     """Gradient, by a layer's [W v], of the expected log-likelihood: zero at its maximum."""
     moved = linearize(state.statistics, network, state.noise, state.partition.patterns)
-    return gradient(moved, layer)
+    return gradient(moved, layer).reshape(len(network.intercepts[layer]), -1)
 
 
 def test_a_region_is_not_where_the_paper_says(state):
@@ -58,8 +56,7 @@ def test_a_region_is_not_where_the_paper_says(state):
     latent = np.linspace(-3.0, 3.0, 50)[:, None]
     patterns = network.patterns(latent)
     signs = np.where(patterns, 1.0, -1.0)
-    maps = affine_maps(network, patterns)[:-1]
-    layers = [network.preactivations(layer, maps[layer]) for layer in range(2)]
+    layers = network.maps(patterns)[1:4:2]
     # (what leads into the first layer is the same for all points, and there once)
     slopes = np.concatenate(
         [np.broadcast_to(m.slopes, (50, *m.slopes.shape[1:])) for m in layers], axis=1
@@ -76,7 +73,7 @@ def test_a_region_is_not_where_the_paper_says(state):
 def test_the_bias_update_needs_the_weights_of_the_regions(state, layer):
     network, patterns, statistics = state.network, state.partition.patterns, state.statistics
     behind = downstream_of(network, patterns, layer)
-    maps = affine_maps(network, patterns)[-1]
+    maps = network.maps(patterns)[-1]
     without = maps.offsets - behind @ network.intercepts[layer]
     residuals = (
         statistics.data
@@ -90,7 +87,7 @@ def test_the_bias_update_needs_the_weights_of_the_regions(state, layer):
     def steepness_at(matrix):
         intercepts = list(network.intercepts)
         intercepts[layer] = np.linalg.solve(matrix, target)
-        moved = replace(network, intercepts=tuple(intercepts))
+        moved = with_weights(network, intercepts=intercepts)
         return np.abs(steepness(state, moved, layer)[:, -1]).max()
 
     before = np.abs(steepness(state, network, layer)[:, -1]).max()
@@ -104,7 +101,8 @@ def test_the_bias_update_needs_the_weights_of_the_regions(state, layer):
 def test_the_weight_update_of_the_derivation_is_right(state, layer):
     network, patterns, statistics = state.network, state.partition.patterns, state.statistics
     behind = downstream_of(network, patterns, layer)
-    maps, ahead = affine_maps(network, patterns)[-1], affine_maps(network, patterns)[layer]
+    maps = network.maps(patterns)
+    maps, ahead = maps[-1], maps[2 * layer]
     precision = np.linalg.inv(NOISE)
     # The features before the layer, their sums over the rows (z hat) and those with x.
     features = np.concatenate([ahead.slopes, ahead.offsets[:, :, None]], axis=2)
@@ -124,14 +122,14 @@ def test_the_weight_update_of_the_derivation_is_right(state, layer):
 
     coefs = list(network.coefs)
     coefs[layer] = np.linalg.lstsq(matrix, target.ravel())[0].reshape(coefs[layer].shape)
-    moved = replace(network, coefs=tuple(coefs))
+    moved = with_weights(network, coefs)
     before = np.abs(steepness(state, network, layer)[:, :-1]).max()
     assert np.abs(steepness(state, moved, layer)[:, :-1]).max() < 1e-9 * before
 
 
 def test_the_noise_update_is_not_symmetric_as_printed(state):
     patterns, statistics = state.partition.patterns, state.statistics
-    maps = affine_maps(state.network, patterns)[-1]
+    maps = state.network.maps(patterns)[-1]
     images = np.einsum("rds,rs->rd", maps.slopes, statistics.first)  # A e1
     offsets = statistics.weights[:, None] * maps.offsets  # b e0
     with_x = np.einsum("rds,res->de", statistics.cross, maps.slopes)

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skdgn
-from skdgn import PiecewiseAffineDGN
+from skdgn import DGNEnsemble, DGNImputer, DGNMixture, DGNOutlierDetector, PiecewiseAffineDGN
 from skdgn._estimators import sklearn_parts as _sklearn
 from skdgn.datasets import make_noisy_circle
 
@@ -44,20 +44,31 @@ def test_private_parts_of_scikit_learn_are_imported_in_one_place() -> None:
     assert importing == {"_estimators/sklearn_parts.py"}
 
 
+def small_network(n_components: int, **parameters: object) -> PiecewiseAffineDGN:
+    defaults = {"hidden_layer_sizes": (2,), "init_params": "pca", "max_iter": 2}
+    return PiecewiseAffineDGN(n_components, **(defaults | parameters))
+
+
+def small_mixture(n_components: int, **parameters: object) -> DGNMixture:
+    defaults = {"n_networks": 2, "max_iter": 2, "refine": False}
+    return DGNMixture(small_network(n_components), **(defaults | parameters))
+
+
+# Every class; and networks and mixtures with two and with four latent dimensions, too: other kinds
+# of cells, and estimates in place of exact integrals.  Fits are as short as those of scikit-learn's
+# own classes in these checks.
+@pytest.mark.no_cover
 @parametrize_with_checks(
     [
-        PiecewiseAffineDGN(),
-        PiecewiseAffineDGN(
-            2,
-            hidden_layer_sizes=(2,),
-            covariance_type="full",
-            weight_prior="laplace",
-            m_step="layerwise",
-            init_params="pca",
-            max_iter=3,
-        ),
-        # More than three dimensions: estimates, and another kind of cell.
-        PiecewiseAffineDGN(4, hidden_layer_sizes=(2,), init_params="pca", max_iter=2),
+        small_network(1, init_params="auto"),
+        small_network(2, covariance_type="full", weight_prior="laplace", m_step="layerwise"),
+        small_network(4),
+        small_mixture(1, max_iter=5, refine=True),
+        small_mixture(2),
+        small_mixture(4),
+        DGNEnsemble(small_network(1), n_estimators=2),
+        DGNImputer(small_network(2), add_indicator=True),
+        DGNOutlierDetector(small_network(1)),
     ]
 )
 def test_scikit_learn_checks(estimator, check):

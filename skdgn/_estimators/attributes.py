@@ -1,40 +1,62 @@
-"""What an estimator keeps of a model, and how a model is made of that again."""
+"""What an estimator keeps of a model, and of that in a file."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from skdgn._fit import FitResult
+from skdgn._network import Activation, Network
 from skdgn._posterior import Model
+from skdgn._runtime import Floats
+
+# Of an estimator that was made of known parameters instead of being fitted.
+NOT_ITERATED: dict[str, Any] = {
+    "converged_": True,
+    "n_iter_": 0,
+    "lower_bounds_": np.empty(0),
+    "lower_bound_": math.nan,
+    "_running": [],
+}
 
 
 def attributes_of_model(model: Model) -> dict[str, Any]:
     """Return the fitted attributes that describe a model."""
-    network, covariance = model.network, model.noise.covariance
+    network = model.network
     weights = np.exp(model.prior.log_masses)
     return {
         "coefs_": list(network.coefs),
         "intercepts_": list(network.intercepts),
-        "noise_covariance_": float(covariance) if covariance.ndim == 0 else covariance,
+        "noise_covariance_": model.noise.shown,
         "n_regions_": len(model.partition),
         "weights_": weights,
         "weights_error_": weights * model.prior.errors,
-        "n_parameters_": model.n_parameters,
-        # Setting the parameter after a fit must not change the fitted network.
-        "_fitted_activation": (network.activation.name, network.activation.negative_slope),
+        # Setting a parameter after a fit must not change the fitted network.
+        "_network": network,
         "_model": model,
     }
 
 
-def attributes_of_result(result: FitResult) -> dict[str, Any]:
-    """Return all fitted attributes."""
-    return {
-        **attributes_of_model(Model.build(result.network, result.noise)),
-        "converged_": result.converged,
-        "n_iter_": len(result.lower_bounds),
-        "lower_bounds_": result.lower_bounds,
-        "lower_bound_": result.lower_bound,
-        "_running": result.running.to_state(),
-    }
+def plain_network(network: Network) -> Network | list[tuple[str, float]]:
+    """Return what a file has to say of a network beside its weights.
+
+    For dense layers that is names and slopes of their activations, so that nobody who reads the
+    file has to trust any class but the estimator's.
+    """
+    if network.blueprints is not None:
+        return network
+    return [(activation.name, activation.negative_slope) for activation in network.activations]
+
+
+def network_from_plain(
+    plain: Network | list[tuple[str, float]],
+    coefs: Sequence[Floats],
+    intercepts: Sequence[Floats],
+) -> Network:
+    """Return the network of which a file says that, given its weights."""
+    if isinstance(plain, Network):
+        return plain
+    activations = [Activation.from_name(name, slope) for name, slope in plain]
+    return Network.from_arrays(coefs, intercepts, activations)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._runtime import Floats, Workers, observed_weights
+from skdgn._noise import KINDS
+from skdgn._runtime import Floats, Workers, is_integer, observed_weights
 
 # Sums of squares of rows must not overflow.
 _LARGEST_VALUE = 1e150
@@ -55,8 +56,7 @@ def check_spreads(
     smallest = math.sqrt(_SMALLEST_VARIANCE / reg_covar)
     spreads = ranges[1] - ranges[0]
     varying = spreads > _ROUNDING * np.fmax(*np.abs(ranges))
-    if covariance_type == "spherical":  # one variance, that of the widest
-        varying &= spreads == spreads.max()
+    varying &= KINDS[covariance_type].sets_unit(spreads)
     small = np.flatnonzero(varying & (spreads < smallest))
     if small.size > 0:
         raise ValueError(
@@ -110,7 +110,7 @@ def check_hidden_layer_sizes(
     """Refuse widths that are not positive integers; one width stands for one layer."""
     widths = (sizes,) if isinstance(sizes, int | Integral) else tuple(sizes)
     for size in widths:
-        if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
+        if not is_integer(size) or size < 1:
             raise ValueError(f"{name} must hold positive integers, got {size!r} in {sizes!r}.")
     return tuple(int(size) for size in widths)
 
@@ -128,7 +128,7 @@ def index_of_feature(feature: Any, names: list[str], n_features: int, parameter:
                 f"{parameter} must hold names of features seen in fit, {names}, got {feature!r}."
             )
         return names.index(feature)
-    if isinstance(feature, Integral) and not isinstance(feature, bool | np.bool_):
+    if is_integer(feature):
         if not -n_features <= int(feature) < n_features:
             raise ValueError(
                 f"{parameter} must hold indices of the {n_features} features, got {feature}."

@@ -14,7 +14,7 @@ from skdgn._estimators.checks import index_of_feature
 from skdgn._estimators.inference import ExactInference
 from skdgn._network import finite_array
 from skdgn._posterior import FeatureDistributions, quantiles
-from skdgn._runtime import Floats, read
+from skdgn._runtime import Floats, check_integer, read
 
 _METHODS = ("mean", "sample")
 # Probabilities of quantiles must stand out from the errors of distribution functions.
@@ -31,6 +31,10 @@ class ExactConditioning(ExactInference):
     """
 
     n_features_in_: int
+
+    def _column_names(self) -> list[Any]:
+        """Names of the features, or their numbers."""
+        return list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
 
     def impute(
         self,
@@ -85,25 +89,40 @@ class ExactConditioning(ExactInference):
                     f'n_draws must be None unless method="sample", got {n_draws!r} with '
                     f"method={method!r}."
                 )
-            if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
-                raise ValueError(f"n_draws must be a positive integer or None, got {n_draws!r}.")
+            check_integer(n_draws, "n_draws", or_none=" or None")
         observed = self._validate_rows(X)
-        holes = np.isnan(observed)
-        chosen = np.flatnonzero(holes.any(axis=1))
-        rows = np.asarray(observed[chosen], dtype=np.float64)
-        model = self._fitted_model()
-        if chosen.size == 0:
-            filled = np.empty((n_draws or 1, *rows.shape))
-        elif method == "mean":
-            filled = model.impute(rows, self._workers())[None]
+        if method == "mean":
+            tables = self._complete(observed)
         else:
-            generator = self._random_source(random_state)
-            filled = model.draw_missing(rows, int(n_draws or 1), generator, self._workers())
-        self._refuse_unknown(rows, np.isnan(filled[0]).any(axis=1), chosen)
-        tables = [_fill_table(X, observed, holes, chosen, values) for values in filled]
+            tables = self._complete(observed, int(n_draws or 1), random_state)
+        if _is_frame(X):
+            tables = [_write_frame(X, table, np.isnan(observed).any(axis=0)) for table in tables]
         if n_draws is None:
             return tables[0]
         return tables if _is_frame(X) else np.stack(tables)
+
+    def _complete(
+        self, observed: NDArray[Any], n_draws: int | None = None, random_state: Any = None
+    ) -> list[Any]:
+        """Fill in what is missing from samples (n, D), by means, or by so many independent draws.
+
+        Returns tables of the same kind; what was observed is as it was.
+        """
+        missing = np.isnan(observed)
+        chosen = np.flatnonzero(missing.any(axis=1))
+        rows = np.asarray(observed[chosen], dtype=np.float64)
+        model, workers = self._fitted_model(), self._workers()
+        if chosen.size == 0:
+            filled = np.empty((n_draws or 1, *rows.shape))
+        elif n_draws is None:
+            filled = model.impute(rows, workers)[None]
+        else:
+            filled = model.draw_missing(rows, n_draws, self._random_source(random_state), workers)
+        self._refuse_unknown(rows, np.isnan(filled[0]).any(axis=1), chosen)
+        tables = [observed.copy() for _ in filled]
+        for table, values in zip(tables, filled, strict=True):
+            table[missing] = values[missing[chosen]]
+        return tables
 
     def conditional_score_samples(self, X: ArrayLike, given: Given) -> Floats:
         """Compute the exact log density of some features of each sample, given the others.
@@ -334,11 +353,10 @@ n_other_features)
             return
         first = int(np.flatnonzero(unknown)[0])
         column = int(np.nanargmax(np.abs(rows[first])))
-        names = getattr(self, "feature_names_in_", range(rows.shape[1]))
         raise ValueError(
             "X must hold values whose distances from the model, in standard deviations of the "
             "noise, have finite squares: nothing is known of other features otherwise. "
-            f"Got {rows[first, column]} in column {names[column]!r} of sample "
+            f"Got {rows[first, column]} in column {self._column_names()[column]!r} of sample "
             f"{first if numbers is None else numbers[first]}."
         )
 
@@ -369,22 +387,11 @@ def _is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and (hasattr(X, "isetitem") or hasattr(X, "with_columns"))
 
 
-def _fill_table(
-    X: Any,
-    observed: NDArray[Any],
-    holes: NDArray[np.bool_],
-    chosen: NDArray[np.intp],
-    values: Floats,
-) -> Any:
-    """Copy a table; ``values`` are the rows ``chosen``, completed."""
-    table = observed.copy()
-    table[chosen] = np.where(holes[chosen], values, observed[chosen])
-    if not _is_frame(X):
-        return table
-    with_holes = np.flatnonzero(holes.any(axis=0))
+def _write_frame(X: Any, table: NDArray[Any], is_changed: NDArray[np.bool_]) -> Any:
+    """Copy a frame, with some of its columns replaced by those of a table (n, D)."""
     if hasattr(X, "isetitem"):  # pandas
         frame = X.copy()
-        for d in with_holes:
+        for d in np.flatnonzero(is_changed):
             dtype = X.dtypes.iloc[d]
             column = table[:, d]
             frame.isetitem(d, column.astype(dtype) if dtype == np.float32 else column)
@@ -397,6 +404,6 @@ def _fill_table(
                 table[:, d],
                 dtype=columns[d].dtype if columns[d].dtype.is_float() else None,
             )
-            for d in with_holes
+            for d in np.flatnonzero(is_changed)
         )
     )

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
-from skdgn._estimators.attributes import attributes_of_model
-from skdgn._network import Activation, Network, read_decoder, to_array
+from skdgn._estimators.attributes import NOT_ITERATED, attributes_of_model
+from skdgn._network import (
+    ACTIVATIONS,
+    Network,
+    activations_per_layer,
+    check_blueprints,
+    check_filled,
+    import_torch,
+    n_inputs_of,
+    read_decoder,
+    to_array,
+    write_decoder,
+)
+from skdgn._network import Blueprint as Layer
 from skdgn._noise import Noise
 from skdgn._posterior import Model
 
@@ -18,15 +29,18 @@ from skdgn._posterior import Model
 class KnownNetworks:
     """The methods of `PiecewiseAffineDGN` that make one of weights; a mixin."""
 
+    _network: Network
+
     @classmethod
     def from_network(
         cls,
-        coefs: Sequence[ArrayLike],
-        intercepts: Sequence[ArrayLike],
-        noise_covariance: ArrayLike,
+        coefs: Sequence[ArrayLike] | None = None,
+        intercepts: Sequence[ArrayLike] | None = None,
+        noise_covariance: ArrayLike | None = None,
         *,
-        activation: str,
-        negative_slope: float = 0.1,
+        activation: str | Sequence[str] | None = None,
+        negative_slope: float | Sequence[float] = 0.1,
+        layers: Sequence[Layer] | None = None,
     ) -> Self:
         """Return a fitted estimator with these parameters.
 
@@ -38,10 +52,14 @@ class KnownNetworks:
             ``intercepts[l]`` has shape (fan_out,).
         noise_covariance : float or array-like of shape (n_features,) or (n_features, n_features)
             Covariance of the noise: spherical, diagonal or full.
-        activation : {"relu", "leaky_relu", "abs"}
-            Activation of the hidden units; of no account if there are none.
-        negative_slope : float, default=0.1
-            Slope of ``"leaky_relu"`` for negative inputs.
+        activation : {"relu", "leaky_relu", "abs"} or sequence of these
+            Activation of the hidden units, or one for each hidden layer; of no account if there are
+            none.
+        negative_slope : float or sequence of float, default=0.1
+            Slope of ``"leaky_relu"`` for negative inputs, or one for each hidden layer.
+        layers : sequence of layers, default=None
+            Layers of `skdgn.layers` with their weights, from latent space to the features, instead
+            of ``coefs``, ``intercepts`` and ``activation``.
 
         Returns
         -------
@@ -62,28 +80,38 @@ class KnownNetworks:
         >>> model.inverse_transform([[0.5]])
         array([[0.5, 1. ]])
         """
-        network = Network.from_arrays(
-            coefs, intercepts, Activation.from_name(activation, negative_slope)
-        )
-        noise = Noise.from_covariance(noise_covariance, network.n_features)
-        model = Model.build(network, noise)
-        make: Any = cls  # the estimator's parameters are its own affair
-        estimator = make(
-            network.n_components,
+        if layers is not None:
+            for name, value in (
+                ("coefs", coefs),
+                ("intercepts", intercepts),
+                ("activation", activation),
+            ):
+                if value is not None:
+                    raise ValueError(f"{name} must be None if layers are given, got {value!r}.")
+            network = _network_of(check_blueprints(layers, "layers"))
+            return cls._from_parts(network, noise_covariance, hidden_layers=list(layers))
+        if activation is None:
+            raise ValueError(f"activation must be one of {ACTIVATIONS}, got None.")
+        n_hidden_layers = max(len(coefs) - 1, 0) if isinstance(coefs, Sized) else 0
+        activations = activations_per_layer(activation, negative_slope, n_hidden_layers)
+        network = Network.from_arrays(coefs, intercepts, activations)
+        return cls._from_parts(
+            network,
+            noise_covariance,
             hidden_layer_sizes=network.hidden_layer_sizes,
             activation=activation,
             negative_slope=negative_slope,
-            covariance_type=noise.covariance_type,
         )
+
+    @classmethod
+    def _from_parts(cls, network: Network, noise_covariance: Any, **parameters: Any) -> Self:
+        """Make a fitted estimator of a network, with the parameters that describe it."""
+        noise = Noise.from_covariance(noise_covariance, network.n_features)
+        model = Model.build(network, noise)
+        make: Any = cls  # the estimator's parameters are its own affair
+        estimator = make(network.n_components, covariance_type=noise.covariance_type, **parameters)
         estimator.n_features_in_ = network.n_features
-        estimator.__dict__.update(
-            attributes_of_model(model),
-            converged_=True,
-            n_iter_=0,
-            lower_bounds_=np.empty(0),
-            lower_bound_=math.nan,
-            _running=None,
-        )
+        estimator.__dict__.update(attributes_of_model(model), **NOT_ITERATED)
         return estimator
 
     @classmethod
@@ -93,9 +121,12 @@ class KnownNetworks:
         Parameters
         ----------
         decoder : torch.nn.Sequential
-            Of ``Linear`` (with a bias or without), ``ReLU`` and ``LeakyReLU`` layers, nested or
-            not, in single or double precision.  It begins and ends with a ``Linear`` layer; all
-            activations are the same.  ``Linear`` layers with no activation between them become
+            Of the modules that correspond to `skdgn.layers`, nested or not, in single or double
+            precision and in eval mode: ``Linear``, convolutions and transposed convolutions of one
+            and two axes, ``Upsample``, average and maximum pooling, ``BatchNorm``, ``Flatten`` and
+            ``Unflatten``, ``ReLU``, ``LeakyReLU``, ``PReLU``, ``ReLU6``, ``Hardtanh``,
+            ``Hardsigmoid``, ``Softshrink``; ``Identity`` and ``Dropout`` do nothing.  It begins
+            with ``Linear`` or ``Unflatten``.  ``Linear`` layers with nothing between them become
             one, by their product.
         noise_covariance : float, array-like or torch.Tensor
             Covariance of the noise: a number, (n_features,) or (n_features, n_features).
@@ -116,11 +147,58 @@ class KnownNetworks:
         >>> model.score_samples([[0.0, 0.0], [1.0, -1.0]]).shape
         (2,)
         """
-        coefs, intercepts, activation = read_decoder(decoder)
-        return cls.from_network(
-            coefs,
-            intercepts,
+        layers = read_decoder(decoder).layers
+        network = _network_of(tuple(layers))
+        if network.blueprints is not None:
+            return cls._from_parts(network, to_array(noise_covariance), hidden_layers=layers)
+        names = [activation.name for activation in network.activations]
+        slopes = [activation.negative_slope for activation in network.activations]
+        alike = len(set(network.activations)) <= 1
+        return cls._from_parts(
+            network,
             to_array(noise_covariance),
-            activation=activation.name,
-            negative_slope=activation.negative_slope,
+            hidden_layer_sizes=network.hidden_layer_sizes,
+            activation=(names or ["relu"])[0] if alike else names,
+            negative_slope=(slopes or [0.0])[0] if alike else slopes,
         )
+
+    def to_torch(self, dtype: str = "float32") -> Any:
+        """Return a PyTorch decoder that computes what the network does.
+
+        Parameters
+        ----------
+        dtype : {"float32", "float64"}, default="float32"
+            Its precision.
+
+        Returns
+        -------
+        decoder : torch.nn.Sequential
+            From latent points (n, n_components) to features (n, n_features), in eval mode.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0], [2.0]]], [[0.0], [0.0, 0.0]], 0.01, activation="relu"
+        ... )
+        >>> model.to_torch()(torch.tensor([[3.0]])).tolist()
+        [[3.0, 6.0]]
+        """
+        torch = import_torch()
+        check_is_fitted(self)
+        if dtype not in ("float32", "float64"):
+            raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}.')
+        return write_decoder(self._network, getattr(torch, dtype))
+
+
+def _network_of(layers: tuple[Layer, ...]) -> Network:
+    """Build a network of layers that must have all their weights."""
+    n_components = n_inputs_of(layers)
+    if n_components is None:
+        raise ValueError(
+            "layers must begin with one whose number of inputs is known, Dense with its coef or "
+            f"Reshape, got {layers[0] if layers else 'no layer'!r}."
+        )
+    check_filled(layers, "layers")
+    return Network.from_filled(layers, n_components)

@@ -20,7 +20,7 @@ from skdgn._estimators.density import ExactDensity, SumOfDensities, check_densit
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.inference import InformationCriteria
 from skdgn._estimators.mixture import default_mixture
-from skdgn._estimators.sklearn_parts import VERBOSE, Interval, fit_context
+from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, fit_context
 from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._fit import bootstrap_weights, stack
 from skdgn._runtime import (
@@ -126,13 +126,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         "bootstrap": ["boolean"],
         "weights": "no_validation",
         "n_best": [None, Interval(Integral, 1, None, closed="left")],
-        "n_jobs": [
-            None,
-            Interval(Integral, 1, None, closed="left"),
-            Interval(Integral, None, -1, closed="right"),
-        ],
-        "random_state": ["random_state", np.random.Generator],
-        "verbose": VERBOSE,
+        **WORK_CONSTRAINTS,
     }
 
     # Set by fit.
@@ -251,8 +245,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
             table_weights = check_weights(sample_weight, table)
             if self.estimator is None:
                 templates = [default_mixture(table_weights.sum())] * len(templates)
-            columns = list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
-            check_observed(table, table_weights, columns, self._workers())
+            check_observed(table, table_weights, self._column_names(), self._workers())
             # Neither order nor repetition of the samples matters, as in the fit of a member.
             if fits_into(self._workers().memory, table):
                 rows, row_weights = merge_duplicates(table, table_weights)

@@ -166,13 +166,7 @@ class DGNImputer(
         """
         check_is_fitted(self)
         rows = self._validate(X, reset=False)
-        model = self.estimator_._fitted_model()
-        filled = rows.copy()
-        chosen = np.flatnonzero(np.isnan(rows).any(axis=1))
-        if chosen.size > 0:
-            means = model.impute(rows[chosen], self.estimator_._workers())
-            self.estimator_._refuse_unknown(rows[chosen], np.isnan(means).any(axis=1), chosen)
-            filled[chosen] = np.where(np.isnan(rows[chosen]), means, rows[chosen])
+        (filled,) = self.estimator_._complete(rows)
         if self.indicator_ is None:
             return filled
         return np.concatenate([filled, self.indicator_.transform(rows)], axis=1, dtype=filled.dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from skdgn._estimators.sklearn_parts import name_columns
 from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._posterior import Density, Model, Posterior, check_gaussians
-from skdgn._runtime import Floats, RandomSource, Reporter, Workers, random_source
+from skdgn._runtime import Floats, RandomSource, Reporter, Workers, check_integer, random_source
 
 
 class ExactInference(DensityMixin):
@@ -143,8 +142,7 @@ class ExactInference(DensityMixin):
         ((3, 2), array([0, 0, 0]))
         """
         check_is_fitted(self)
-        if not isinstance(n_samples, Integral) or isinstance(n_samples, bool) or n_samples < 1:
-            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
+        check_integer(n_samples, "n_samples")
         generator = self._random_source(random_state)
         rows, labels = self._fitted_model().draw(int(n_samples), generator)
         return name_columns(self, rows), labels
@@ -180,7 +178,7 @@ class InformationCriteria(ExactInference):
         >>> model = PiecewiseAffineDGN.from_network(
         ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
         ... )  # x = |z| + noise
-        >>> model.n_parameters_  # a slope, a border, an intercept, the noise
+        >>> model.n_parameters_  # a slope, a boundary, an intercept, the noise
         4
         >>> round(model.aic([[1.0], [0.5], [2.0]]), 2)
         14.7

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
-import math
-import warnings
+from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,36 +15,20 @@ from sklearn.base import (
     TransformerMixin,
     clone,
 )
-from sklearn.exceptions import ConvergenceWarning
 
-from skdgn._estimators.attributes import attributes_of_model
-from skdgn._estimators.callbacks import FitTasks
+from skdgn._estimators.attributes import NOT_ITERATED, attributes_of_model
+from skdgn._estimators.checks import check_observed
 from skdgn._estimators.density import SumOfDensities
 from skdgn._estimators.documentation import DocumentedMixin
+from skdgn._estimators.fitting import FittedByEM
 from skdgn._estimators.inference import InformationCriteria
 from skdgn._estimators.network import PiecewiseAffineDGN
-from skdgn._estimators.progress import IterationPrinter, describe_interrupt
-from skdgn._estimators.sklearn_parts import (
-    VERBOSE,
-    CallbackSupportMixin,
-    Interval,
-    StrOptions,
-    fit_context,
-)
-from skdgn._estimators.validation import check_weights, validate_rows
-from skdgn._fit import (
-    Iteration,
-    MixtureResult,
-    MixtureSettings,
-    Parameters,
-    Running,
-    fit_mixture,
-    take_mixture_step,
-)
+from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, StrOptions
+from skdgn._fit import MixtureSettings, Parameters, fit_mixture, take_mixture_step
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._posterior import Model
-from skdgn._runtime import Floats, VersionedMixin, draw_seed, value_ranges
+from skdgn._runtime import Floats, VersionedMixin, value_ranges
 
 # Of a mixture that nobody has asked for: networks at most, and samples for each at least.
 _MOST_DEFAULT_NETWORKS = 4
@@ -58,8 +41,8 @@ _ROUNDING = 1e-6
 class DGNMixture(
     DocumentedMixin,
     VersionedMixin,
-    CallbackSupportMixin,
     InformationCriteria,
+    FittedByEM,
     SumOfDensities,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
@@ -187,20 +170,14 @@ class DGNMixture(
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0.0, None, closed="left")],
         "warm_start": ["boolean"],
-        "n_jobs": [
-            None,
-            Interval(Integral, 1, None, closed="left"),
-            Interval(Integral, None, -1, closed="right"),
-        ],
-        "random_state": ["random_state", np.random.Generator],
-        "verbose": VERBOSE,
+        **WORK_CONSTRAINTS,
     }
+
+    _fit_parameters = staticmethod(fit_mixture)
+    _take_step = staticmethod(take_mixture_step)
 
     # Set by fit.
     networks_: list[PiecewiseAffineDGN]
-    n_features_in_: int
-    n_iter_: int
-    _running: list[dict[str, Any]]  # statistics of the samples so far, for `partial_fit`
 
     def __init__(
         self,
@@ -232,121 +209,6 @@ class DGNMixture(
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit all networks together by exact expectation-maximization.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing; every column needs a value.  At least as many samples as
-            networks.
-        y : None
-            Ignored, present for scikit-learn's conventions.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples; a weight of 2 counts a sample twice.
-
-        Returns
-        -------
-        self : DGNMixture
-            The fitted estimator.
-
-        Notes
-        -----
-        The order of the samples does not matter, beyond rounding.  A table too large for the
-        ``working_memory`` of scikit-learn's configuration is read in batches at every iteration;
-        its start is found on 20,000 of its samples.
-
-        A fit that is interrupted (Ctrl-C) keeps the best parameters so far, and lets the
-        interrupt through.
-
-        Examples
-        --------
-        >>> from skdgn import DGNMixture
-        >>> from skdgn.datasets import make_noisy_circle
-        >>> X = make_noisy_circle(200, random_state=0)
-        >>> mixture = DGNMixture(n_networks=2, random_state=0).fit(X)
-        >>> bool((mixture.lower_bounds_[1:] >= mixture.lower_bounds_[:-1]).all())
-        True
-        >>> mixture.predict_proba(X).shape
-        (200, 2)
-        """
-        result = self._fit(X, sample_weight)
-        if result.interrupted:
-            raise KeyboardInterrupt(describe_interrupt(self.n_iter_))
-        if not result.converged and not result.stopped:
-            # One level for scikit-learn's wrapper of `fit`, one for this method.
-            warnings.warn(
-                f"EM did not converge within max_iter={self.max_iter} iterations. "
-                "Increase max_iter or tol, or call fit again with warm_start=True.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        if result.bound_by_ties.any():
-            message = self.networks_[0]._describe_ties(result.bound_by_ties)
-            warnings.warn(message, UserWarning, stacklevel=3)
-        return self
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(
-        self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
-        """Learn from a chunk of samples, and keep what was learned from others before.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing; in the first chunk, every column needs a value.
-        y : None
-            Ignored, present for scikit-learn's conventions.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples; a weight of 2 counts a sample twice.
-
-        Returns
-        -------
-        self : DGNMixture
-            The fitted estimator.
-
-        Notes
-        -----
-        Stepwise EM, as in `PiecewiseAffineDGN.partial_fit`.  The first chunk is fitted as by `fit`;
-        every other one adds its statistics to running ones and makes one step.
-
-        Examples
-        --------
-        >>> from skdgn import DGNMixture
-        >>> from skdgn.datasets import make_noisy_circle
-        >>> mixture = DGNMixture(n_networks=2, random_state=0)
-        >>> for chunk in range(3):
-        ...     mixture = mixture.partial_fit(make_noisy_circle(200, random_state=chunk))
-        >>> len(mixture.networks_)
-        2
-        """
-        if not hasattr(self, "networks_"):
-            with self._unchanged_by_failure():
-                if self._fit(X, sample_weight).interrupted:
-                    raise KeyboardInterrupt
-            return self
-        with self._unchanged_by_failure():
-            template = self._template()
-            settings = self._settings(template, "gaussian_mixture")
-            parameters = self._last_parameters(settings, "partial_fit")
-            samples = self._validate_rows(X)
-            weights = check_weights(sample_weight, samples)
-            self._name_features(template)
-            template._check_scales(samples, weights, None, sets_units=False)
-            running = [Running.from_state(state) for state in self._running]
-            result = take_mixture_step(parameters, running, samples, weights, settings)
-            self.__dict__.update(
-                self._attributes(template, result.weights, result.networks),
-                converged_=False,
-                n_iter_=self.n_iter_ + 1,
-                lower_bounds_=np.array([result.lower_bound]),
-                lower_bound_=result.lower_bound,
-                _running=[own.to_state() for own in result.running],
-            )
-        return self
 
     def transform(self, X: ArrayLike) -> Floats:
         """Compute the posterior mean of the latent variables of each sample's likeliest network.
@@ -381,53 +243,27 @@ class DGNMixture(
                 latent[chosen] = network._fitted_model().means(samples[chosen], workers)
         return latent
 
-    def _fit(self, X: ArrayLike, sample_weight: ArrayLike | None) -> MixtureResult:
-        with self._unchanged_by_failure():
-            template = self._template()
-            warm_start = None
-            if self.warm_start and hasattr(self, "networks_"):
-                settings = self._settings(template, "gaussian_mixture")
-                warm_start = self._last_parameters(settings, "warm_start=True")
-            samples = validate_rows(self, X, reset=warm_start is None, min_samples=2)
-            weights = check_weights(sample_weight, samples)
-            self._name_features(template)
-            template._check_observed(samples, weights)
-            template._check_scales(samples, weights, None)
-            n_samples = int(np.count_nonzero(weights))
-            if n_samples < self.n_networks:
-                raise ValueError(
-                    "n_networks must be at most the number of samples of positive weight, "
-                    f"{n_samples}, got {self.n_networks}."
-                )
-            settings = self._settings(template, self._check_start(len(samples)))
-            seed = draw_seed(self.random_state)
-            n_runs = 1 if warm_start else settings.n_init
-
-            def attributes(result: MixtureResult) -> dict[str, Any]:
-                return {
-                    **self._attributes(template, result.weights, result.networks),
-                    "converged_": result.converged,
-                    "n_iter_": len(result.lower_bounds),
-                    "lower_bounds_": result.lower_bounds,
-                    "lower_bound_": result.lower_bound,
-                    "_running": [own.to_state() for own in result.running],
-                }
-
-            tasks = FitTasks(self, n_runs, settings.max_iter, X, sample_weight, attributes)
-            objective = "log-posterior" if self._has_prior(template) else "log-likelihood"
-            with settings.network.workers.reporter as reporter:
-                printer = IterationPrinter(reporter, n_runs, settings.max_iter, objective)
-
-                def watch(iteration: Iteration) -> bool:
-                    printer(iteration)
-                    return tasks(iteration)
-
-                generator = np.random.default_rng(seed)
-                result = fit_mixture(samples, weights, settings, generator, warm_start, watch)
-            fitted = attributes(result)
-            tasks.end(fitted)
-            self.__dict__.update(fitted)
-        return result
+    def _check_samples(
+        self,
+        samples: NDArray[Any],
+        weights: Floats,
+        settings: MixtureSettings,
+        continuation: str | None,
+        sets_units: bool,
+    ) -> MixtureSettings:
+        template = self._template()
+        if sets_units:
+            check_observed(samples, weights, self._column_names(), self._workers())
+        template._check_ranges(value_ranges(samples, weights), sets_units)
+        if not sets_units:
+            return settings
+        n_samples = int(np.count_nonzero(weights))
+        if n_samples < self.n_networks:
+            raise ValueError(
+                "n_networks must be at most the number of samples of positive weight, "
+                f"{n_samples}, got {self.n_networks}."
+            )
+        return replace(settings, init=self._check_start(len(samples)))
 
     def _template(self) -> PiecewiseAffineDGN:
         """Return an unfitted network of the kind that all are, its parameters checked."""
@@ -437,20 +273,23 @@ class DGNMixture(
         else:
             template = clone(self.estimator)
             template._validate_params()
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(template, name, getattr(self, name))
         return template.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
 
-    def _has_prior(self, template: PiecewiseAffineDGN) -> bool:
+    def _has_prior(self) -> bool:
         return (
-            template.weight_prior is not None
+            self._template()._has_prior()
             or self.weight_concentration_prior > 1.0
             or self.noise_prior_weight != 0.0
         )
 
-    def _settings(self, template: PiecewiseAffineDGN, start: str | Floats) -> MixtureSettings:
+    def _settings(self) -> MixtureSettings:
         return MixtureSettings(
-            network=template._settings(),
+            network=self._template()._settings(),
             n_networks=int(self.n_networks),
-            init=start,
+            init="gaussian_mixture",  # until the samples are known
             concentration=float(self.weight_concentration_prior),
             noise_prior_weight=(
                 None if isinstance(self.noise_prior_weight, str) else float(self.noise_prior_weight)
@@ -496,60 +335,26 @@ class DGNMixture(
             )
         return np.asarray(values / sums[:, None], dtype=np.float64)
 
-    def _name_features(self, template: PiecewiseAffineDGN) -> None:
-        """Let the networks know the features by their names."""
-        template.n_features_in_ = self.n_features_in_
-        if hasattr(self, "feature_names_in_"):
-            template.feature_names_in_ = self.feature_names_in_
-
-    def _check_scales(
-        self,
-        template: PiecewiseAffineDGN,
-        samples: NDArray[Any],
-        weights: Floats,
-        continuation: str | None,
-        sets_units: bool,
-    ) -> None:
-        template._check_scales(samples, weights, None, sets_units)
-        if continuation is not None:
-            ranges, names = value_ranges(samples, weights), template._column_names()
-            self._check_continuation(ranges, continuation, names, sets_units)
-
-    def _attributes(
-        self,
-        template: PiecewiseAffineDGN,
-        weights: Floats,
-        parts: list[tuple[Network, Noise]],
-    ) -> dict[str, Any]:
-        """Return the fitted attributes that describe a mixture."""
-        networks = []
-        for network, noise in parts:
-            fitted = copy.copy(template)
-            fitted.__dict__.update(
-                attributes_of_model(Model.build(network, noise)),
-                converged_=True,
-                n_iter_=0,
-                lower_bounds_=np.empty(0),
-                lower_bound_=math.nan,
-                _running=None,
-            )
-            networks.append(fitted)
+    def _attributes(self, weights: Floats, networks: list[tuple[Network, Noise]]) -> dict[str, Any]:
+        template, fitted = self._template(), []
+        for parts in networks:
+            own = copy.copy(template)
+            own.__dict__.update(attributes_of_model(Model.build(*parts)), **NOT_ITERATED)
+            fitted.append(own)
         return {
             "weights_": weights,
-            "networks_": networks,
-            "n_parameters_": len(weights) - 1 + sum(own.n_parameters_ for own in networks),
+            "networks_": fitted,
+            "n_parameters_": len(weights) - 1 + sum(own.n_parameters_ for own in fitted),
         }
 
     def _last_parameters(self, settings: MixtureSettings, reason: str) -> Parameters:
-        """Return the parameters of the last fit, for the next one to start from."""
         if settings.n_networks != len(self.networks_):
             raise ValueError(
                 f"{reason} needs the n_networks of the last fit, {len(self.networks_)}, "
                 f"got {settings.n_networks}."
             )
-        return self.weights_, [
-            network._last_parameters(settings.network, reason) for network in self.networks_
-        ]
+        last = [network._last_parameters(settings.network, reason) for network in self.networks_]
+        return self.weights_, [parts for _, (parts,) in last]
 
     def _members(self) -> list[PiecewiseAffineDGN]:
         return self.networks_
@@ -557,7 +362,7 @@ class DGNMixture(
     @property
     def _n_features_out(self) -> int:
         """Number of columns of `transform`, for `get_feature_names_out`."""
-        return int(self.networks_[0].coefs_[0].shape[1])
+        return int(self.networks_[0]._n_features_out)
 
 
 def default_mixture(total_weight: float = np.inf, covariance_type: str = "full") -> DGNMixture:

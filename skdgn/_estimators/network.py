@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from skdgn._estimators.attributes import attributes_of_model, attributes_of_result
-from skdgn._estimators.callbacks import FitTasks
+from skdgn._estimators.attributes import (
+    attributes_of_model,
+    network_from_plain,
+    plain_network,
+)
 from skdgn._estimators.checks import (
     check_hidden_layer_sizes,
     check_observed,
@@ -23,45 +24,30 @@ from skdgn._estimators.checks import (
     check_spreads,
 )
 from skdgn._estimators.construction import KnownNetworks
-from skdgn._estimators.density import ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
+from skdgn._estimators.fitting import FittedByEM
 from skdgn._estimators.inference import LatentInference
-from skdgn._estimators.progress import IterationPrinter, describe_interrupt
-from skdgn._estimators.sklearn_parts import (
-    VERBOSE,
-    CallbackSupportMixin,
-    Interval,
-    StrOptions,
-    fit_context,
+from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, StrOptions
+from skdgn._fit import M_STEPS, PRIORS, Parameters, Settings, fit_network, take_step
+from skdgn._network import (
+    ACTIVATIONS,
+    Architecture,
+    Network,
+    activations_per_layer,
 )
-from skdgn._estimators.validation import check_weights, validate_rows
-from skdgn._fit import (
-    PRIORS,
-    STEPS,
-    FitResult,
-    Iteration,
-    Running,
-    Settings,
-    fit_network,
-    take_step,
-)
-from skdgn._network import ACTIVATIONS, Activation, Network
+from skdgn._network import Blueprint as Layer
 from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
 from skdgn._posterior import Model
-from skdgn._runtime import Floats, VersionedMixin, draw_seed, value_ranges
-
-# So many features are named in a warning.
-_MOST_NAMES = 5
+from skdgn._runtime import Floats, VersionedMixin, value_ranges
 
 
 class PiecewiseAffineDGN(
     DocumentedMixin,
     VersionedMixin,
     KnownNetworks,
-    CallbackSupportMixin,
     LatentInference,
-    ExactDensity,
+    FittedByEM,
     BaseEstimator,
 ):
     """Deep generative network with an exact density.
@@ -85,11 +71,15 @@ class PiecewiseAffineDGN(
         Widths of the hidden layers; 8 means ``(8,)``, and ``()`` is the linear model (probabilistic
         PCA, factor analysis).  More units bend the curve more often: choose by `bic`, or by `score`
         on samples that were held out.
-    activation : {"relu", "leaky_relu", "abs"}, default="leaky_relu"
-        Activation of the hidden units.  Units of ``"relu"`` may become constant and be lost;
-        ``"abs"`` folds latent space at each of its borders.
-    negative_slope : float, default=0.1
-        Slope of ``"leaky_relu"`` for negative inputs.
+    hidden_layers : sequence of layers, default=None
+        Layers of `skdgn.layers` instead of ``hidden_layer_sizes``: convolutions, pooling, max-out
+        and others.  The last one is the output layer if it has weights and as many outputs as there
+        are features; otherwise a dense output layer follows.  Layers with weights begin with these.
+    activation : {"relu", "leaky_relu", "abs"} or sequence of these, default="leaky_relu"
+        Activation of the hidden units, or one for each hidden layer.  Units of ``"relu"`` may
+        become constant and be lost; ``"abs"`` folds latent space at each of its boundaries.
+    negative_slope : float or sequence of float, default=0.1
+        Slope of ``"leaky_relu"`` for negative inputs, or one for each hidden layer.
     covariance_type : {"spherical", "diag", "full"}, default="diag"
         Shape of the noise covariance: one variance for all features, one for each of them, or a
         full matrix.  ``"spherical"`` is for features in the same unit, measured alike; ``"full"``
@@ -165,7 +155,7 @@ class PiecewiseAffineDGN(
         Number of EM iterations.
     lower_bound_ : float
         Mean log-likelihood of the samples at the end of the fit, in nats; with a prior, plus the
-        log density of ``coefs_`` divided by the sum of the rows' weights.
+        log density of ``coefs_`` divided by the sum of the samples' weights.
     lower_bounds_ : ndarray of shape (n_iter,)
         The same after every iteration; it never decreases.
     n_parameters_ : int
@@ -226,45 +216,41 @@ class PiecewiseAffineDGN(
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
+        "hidden_layers": [None, tuple, list],
         "hidden_layer_sizes": [tuple, list, Interval(Integral, 1, None, closed="left")],
-        "activation": [StrOptions(set(ACTIVATIONS))],
-        "negative_slope": [Interval(Real, None, None, closed="neither")],
+        "activation": [StrOptions(set(ACTIVATIONS)), tuple, list],
+        "negative_slope": [Interval(Real, None, None, closed="neither"), tuple, list],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
         "weight_prior": [None, StrOptions(set(PRIORS))],
         "prior_scale": [Interval(Real, 0.0, None, closed="neither")],
-        "m_step": [StrOptions(set(STEPS))],
+        "m_step": [StrOptions(set(M_STEPS))],
         "init_params": [StrOptions({"auto", "tree", "isomap", "pca", "random"})],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0.0, None, closed="left")],
         "reg_covar": [Interval(Real, 0.0, None, closed="neither")],
         "warm_start": ["boolean"],
-        "n_jobs": [
-            None,
-            Interval(Integral, 1, None, closed="left"),
-            Interval(Integral, None, -1, closed="right"),
-        ],
-        "random_state": ["random_state", np.random.Generator],
-        "verbose": VERBOSE,
+        **WORK_CONSTRAINTS,
     }
+
+    _fit_parameters = staticmethod(fit_network)
+    _take_step = staticmethod(take_step)
 
     # Set by fit.
     coefs_: list[Floats]
     intercepts_: list[Floats]
     noise_covariance_: float | Floats
-    n_features_in_: int
-    n_iter_: int
-    _fitted_activation: tuple[str, float]
+    _network: Network
     _model: Model
-    _running: dict[str, Any] | None  # statistics of the rows so far, for `partial_fit`
 
     def __init__(
         self,
         n_components: int = 1,
         *,
         hidden_layer_sizes: int | Sequence[int] = (16,),
-        activation: str = "leaky_relu",
-        negative_slope: float = 0.1,
+        hidden_layers: Sequence[Layer] | None = None,
+        activation: str | Sequence[str] = "leaky_relu",
+        negative_slope: float | Sequence[float] = 0.1,
         covariance_type: str = "diag",
         weight_prior: str | None = None,
         prior_scale: float = 1.0,
@@ -281,6 +267,7 @@ class PiecewiseAffineDGN(
     ) -> None:
         self.n_components = n_components
         self.hidden_layer_sizes = hidden_layer_sizes
+        self.hidden_layers = hidden_layers
         self.activation = activation
         self.negative_slope = negative_slope
         self.covariance_type = covariance_type
@@ -297,203 +284,36 @@ class PiecewiseAffineDGN(
         self.random_state = random_state
         self.verbose = verbose
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit network and noise by exact expectation-maximization.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing, or masked; every column needs a value.
-        y : None
-            Ignored, present for scikit-learn's conventions.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples; a weight of 2 counts a sample twice.
-
-        Returns
-        -------
-        self : PiecewiseAffineDGN
-            The fitted estimator.
-
-        Notes
-        -----
-        Neither the order of the samples nor that of the features matters, beyond rounding.  A table
-        that cannot be sorted in the ``working_memory`` of scikit-learn's configuration (it takes
-        about eight times its size in double precision) is read in batches at every iteration, from
-        disk if it is a `numpy.memmap`, and never copied.
-
-        A fit that is interrupted (Ctrl-C) keeps the best parameters so far, if there are any, and
-        lets the interrupt through: it ends a loop of fits, or a search, as well.  If no iteration
-        was done by then, ``lower_bound_`` is that of the samples on which starts are compared.
-
-        Examples
-        --------
-        >>> from skdgn import PiecewiseAffineDGN
-        >>> from skdgn.datasets import make_wave
-        >>> X = make_wave(100, random_state=0)
-        >>> model = PiecewiseAffineDGN(hidden_layer_sizes=(4,), tol=0.01, random_state=0).fit(X)
-        >>> model.converged_
-        True
-        >>> bool((model.lower_bounds_[1:] >= model.lower_bounds_[:-1]).all())
-        True
-        """
-        result = self._fit(X, sample_weight)
-        if result.interrupted:
-            raise KeyboardInterrupt(describe_interrupt(self.n_iter_))
-        # One level for scikit-learn's wrapper of `fit`, one for this method.
-        if not result.converged and not result.stopped:
-            warnings.warn(
-                f"EM did not converge within max_iter={self.max_iter} iterations. "
-                "Increase max_iter or tol, or call fit again with warm_start=True.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        if result.bound_by_ties.any():
-            warnings.warn(self._describe_ties(result.bound_by_ties), UserWarning, stacklevel=3)
-        return self
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(
-        self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
-        """Learn from a chunk of samples, and keep what was learned from others before.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing; in the first chunk, every column needs a value.
-        y : None
-            Ignored, present for scikit-learn's conventions.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples; a weight of 2 counts a sample twice.
-
-        Returns
-        -------
-        self : PiecewiseAffineDGN
-            The fitted estimator.
-
-        Notes
-        -----
-        Stepwise EM [1]_.  The first chunk is fitted as by `fit`; samples of an earlier `fit` count
-        as a first chunk.  Every other one adds its statistics to running ones, in which older
-        chunks count less and less, and makes one step.  Chunks should not differ systematically:
-        shuffle a table before it is cut.  ``lower_bound_`` and ``lower_bounds_`` are those of the
-        last chunk, which may be less likely than the one before; ``n_iter_`` counts the steps.  An
-        interrupt (Ctrl-C) leaves the estimator as it was.
-
-        References
-        ----------
-        .. [1] O. Cappe and E. Moulines, On-line expectation-maximization algorithm for latent data
-           models, Journal of the Royal Statistical Society B 71 (2009).
-
-        Examples
-        --------
-        >>> from skdgn import PiecewiseAffineDGN
-        >>> from skdgn.datasets import make_noisy_circle
-        >>> model = PiecewiseAffineDGN(hidden_layer_sizes=(8,), random_state=0)
-        >>> for chunk in range(3):
-        ...     model = model.partial_fit(make_noisy_circle(200, random_state=chunk))
-        >>> model.n_features_in_
-        2
-        """
-        if not hasattr(self, "coefs_"):
-            with self._unchanged_by_failure():
-                if self._fit(X, sample_weight).interrupted:
-                    raise KeyboardInterrupt
-            return self
-        with self._unchanged_by_failure():
-            settings = self._settings()
-            network, noise = self._last_parameters(settings, "partial_fit")
-            rows = self._validate_rows(X)
-            row_weights = check_weights(sample_weight, rows)
-            self._check_scales(rows, row_weights, "partial_fit", self._running is None)
-            running = None if self._running is None else Running.from_state(self._running)
-            if running is None:
-                self._check_observed(rows, row_weights)
-            result = take_step(network, noise, running, rows, row_weights, settings)
-            self.__dict__.update(
-                attributes_of_model(Model.build(result.network, result.noise)),
-                converged_=False,
-                n_iter_=self.n_iter_ + 1,
-                lower_bounds_=np.array([result.lower_bound]),
-                lower_bound_=result.lower_bound,
-                _running=result.running.to_state(),
-            )
-        return self
-
-    def _fit(self, X: ArrayLike, sample_weight: ArrayLike | None) -> FitResult:
-        with self._unchanged_by_failure():
-            settings = self._settings()
-            warm_start = None
-            if self.warm_start and hasattr(self, "coefs_"):
-                warm_start = self._last_parameters(settings, "warm_start=True")
-            rows = validate_rows(self, X, reset=warm_start is None, min_samples=2)
-            row_weights = check_weights(sample_weight, rows)
-            self._check_observed(rows, row_weights)
-            self._check_scales(rows, row_weights, "warm_start=True" if warm_start else None)
-            seed = draw_seed(self.random_state)
-            n_runs = 1 if warm_start else settings.n_init
-            tasks = FitTasks(
-                self, n_runs, settings.max_iter, X, sample_weight, attributes_of_result
-            )
-            objective = "log-likelihood" if self.weight_prior is None else "log-posterior"
-            with settings.workers.reporter as reporter:
-                printer = IterationPrinter(reporter, n_runs, settings.max_iter, objective)
-
-                def watch(iteration: Iteration) -> bool:
-                    printer(iteration)
-                    return tasks(iteration)
-
-                generator = np.random.default_rng(seed)
-                result = fit_network(rows, row_weights, settings, generator, warm_start, watch)
-            attributes = attributes_of_result(result)
-            tasks.end(attributes)
-            self.__dict__.update(attributes)
-        return result
-
-    def _column_names(self) -> list[Any]:
-        """Names of the features, or their numbers."""
-        return list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
-
-    def _describe_ties(self, bound_by_ties: NDArray[np.bool_]) -> str:
-        """Say that the noise of some features (D,) is at its floor."""
-        names = [str(self._column_names()[j]) for j in np.flatnonzero(bound_by_ties)]
-        return (
-            f"The noise of {_enumerate('feature', names)} is as small as tied values allow "
-            "(see Notes of PiecewiseAffineDGN): how high the density is there is set by that "
-            "floor. Compare such densities with each other only."
-        )
-
-    def _check_observed(self, rows: NDArray[Any], row_weights: Floats) -> None:
-        check_observed(rows, row_weights, self._column_names(), self._workers())
-
-    def _check_scales(
+    def _check_samples(
         self,
-        rows: NDArray[Any],
-        row_weights: Floats,
+        samples: NDArray[Any],
+        weights: Floats,
+        settings: Settings,
         continuation: str | None,
-        sets_units: bool = True,
-    ) -> None:
-        """Refuse values of which a fit cannot compute squares, or that its model is far from.
+        sets_units: bool,
+    ) -> Settings:
+        settings.architecture.check_features(samples.shape[1])
+        if sets_units:
+            check_observed(samples, weights, self._column_names(), self._workers())
+        ranges = value_ranges(samples, weights)
+        self._check_ranges(ranges, sets_units)
+        if continuation is not None:
+            self._check_continuation(ranges, continuation, self._column_names(), sets_units)
+        return settings
 
-        ``continuation`` says why it goes on from a model, if it does; ``sets_units`` whether these
-        samples are the first.
-        """
-        ranges, names = value_ranges(rows, row_weights), self._column_names()
+    def _check_ranges(self, ranges: tuple[Floats, Floats], sets_units: bool) -> None:
+        """Refuse values, of these ranges, of which a fit cannot compute squares."""
+        names = self._column_names()
         check_sizes(ranges, names)
         if sets_units:
             check_spreads(ranges, self.covariance_type, float(self.reg_covar), names)
             if self.weight_prior is not None:
                 check_prior_scale(float(self.prior_scale), ranges, names)
-        if continuation is not None:
-            self._check_continuation(ranges, continuation, names, sets_units)
 
     def _settings(self) -> Settings:
         """Check what scikit-learn's constraints leave open."""
         return Settings(
-            n_components=int(self.n_components),
-            hidden_layer_sizes=check_hidden_layer_sizes(self.hidden_layer_sizes),
-            activation=Activation.from_name(self.activation, self.negative_slope),
+            architecture=self._architecture(),
             covariance_type=self.covariance_type,
             weight_prior=self.weight_prior,
             prior_scale=float(self.prior_scale),
@@ -506,36 +326,69 @@ class PiecewiseAffineDGN(
             workers=self._workers(),
         )
 
-    def _last_parameters(self, settings: Settings, reason: str) -> tuple[Network, Noise]:
-        """Return the parameters of the last fit, for the next one to start from."""
+    def _architecture(self) -> Architecture:
+        n_components = int(self.n_components)
+        if self.hidden_layers is not None:
+            if self.hidden_layer_sizes != (16,):
+                raise ValueError(
+                    "hidden_layer_sizes must be left at its default if hidden_layers are given, "
+                    f"got {self.hidden_layer_sizes!r}."
+                )
+            return Architecture.of_layers(n_components, self.hidden_layers)
+        widths = check_hidden_layer_sizes(self.hidden_layer_sizes)
+        activations = activations_per_layer(self.activation, self.negative_slope, len(widths))
+        return Architecture(n_components, widths, activations)
+
+    def _last_parameters(self, settings: Settings, reason: str) -> Parameters:
         model = self._fitted_model()
-        for name, wanted, fitted in (
-            ("n_components", settings.n_components, model.network.n_components),
-            ("hidden_layer_sizes", settings.hidden_layer_sizes, model.network.hidden_layer_sizes),
-            ("activation", settings.activation, model.network.activation),
+        wanted, fitted = settings.architecture, model.network.architecture
+        for name, new, old in (
+            ("n_components", wanted.n_components, fitted.n_components),
+            ("hidden_layer_sizes", wanted.hidden_layer_sizes, fitted.hidden_layer_sizes),
+            ("activation", list(map(str, wanted.activations)), list(map(str, fitted.activations))),
+            ("hidden_layers", wanted.kinds, fitted.kinds),
             ("covariance_type", settings.covariance_type, model.noise.covariance_type),
         ):
-            if wanted != fitted:
-                raise ValueError(
-                    f"{reason} needs the {name} of the last fit, {fitted}, got {wanted}."
-                )
-        return model.network, model.noise
+            if new != old:
+                raise ValueError(f"{reason} needs the {name} of the last fit, {old}, got {new}.")
+        return np.ones(1), [(model.network, model.noise)]
+
+    def _attributes(self, weights: Floats, networks: list[tuple[Network, Noise]]) -> dict[str, Any]:
+        return attributes_of_model(Model.build(*networks[0]))
+
+    def _has_prior(self) -> bool:
+        return self.weight_prior is not None
 
     def _fitted_model(self) -> Model:
         check_is_fitted(self)
         if not hasattr(self, "_model"):
-            network = Network.from_arrays(
-                self.coefs_, self.intercepts_, Activation.from_name(*self._fitted_activation)
-            )
-            noise = Noise.from_covariance(self.noise_covariance_, network.n_features)
-            self._model = Model.build(network, noise)
+            noise = Noise.from_covariance(self.noise_covariance_, self._network.n_features)
+            self._model = Model.build(self._network, noise)
         return self._model
 
     # What can be computed again is not part of the state: it is large, and pickles stay simple.
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         state.pop("_model", None)
+        if "_network" in state:
+            state["_network"] = plain_network(state["_network"])
         return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if hasattr(self, "_network"):
+            self._network = network_from_plain(self._network, self.coefs_, self.intercepts_)
+
+    @property
+    def layers_(self) -> list[Layer]:
+        """Layers of the network with their weights, as `from_network` takes them."""
+        check_is_fitted(self)
+        return self._network.filled_blueprints()
+
+    @property
+    def n_parameters_(self) -> int:  # type: ignore[override]  # counted when it is asked for
+        """Number of identifiable parameters."""
+        return self._fitted_model().n_parameters
 
     @property
     def partition_(self) -> Partition:
@@ -545,11 +398,4 @@ class PiecewiseAffineDGN(
     @property
     def _n_features_out(self) -> int:
         """Number of columns of `transform`, for `get_feature_names_out`."""
-        return int(self.coefs_[0].shape[1])
-
-
-def _enumerate(noun: str, names: list[str]) -> str:
-    """List names, the first few of many."""
-    listed = ", ".join(names[:_MOST_NAMES])
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"{noun}{'s' if len(names) > 1 else ''} {listed}{more}"
+        return self._network.n_components

@@ -9,6 +9,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils import _safe_indexing as take_samples
@@ -28,6 +29,17 @@ except ImportError:  # scikit-learn before 1.9
 # What `verbose` may be: scikit-learn's own kind has no -1, which silences everything.
 VERBOSE = [Interval(Integral, -1, None, closed="left"), "boolean"]
 
+# What all densities may be told of how they work.
+WORK_CONSTRAINTS: dict[str, list[Any]] = {
+    "n_jobs": [
+        None,
+        Interval(Integral, 1, None, closed="left"),
+        Interval(Integral, None, -1, closed="right"),
+    ],
+    "random_state": ["random_state", np.random.Generator],
+    "verbose": VERBOSE,
+}
+
 
 def name_columns(estimator: Any, values: NDArray[Any]) -> Any:
     """Return values (n, D) as the kind of table that ``set_output`` asked of `transform`."""
@@ -40,6 +52,7 @@ def name_columns(estimator: Any, values: NDArray[Any]) -> Any:
 
 __all__ = [
     "VERBOSE",
+    "WORK_CONSTRAINTS",
     "CallbackSupportMixin",
     "HasMethods",
     "Interval",

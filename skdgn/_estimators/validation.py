@@ -15,28 +15,11 @@ from skdgn._estimators.sklearn_parts import check_sample_weight
 from skdgn._runtime import Floats
 
 
-def validate_rows(
-    estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, allow_nan: bool = True
-) -> NDArray[Any]:
-    """Check a table (n, D); it is not copied if it holds floating-point numbers already.
+def validate_rows(estimator: Any, X: Any, *, reset: bool, min_samples: int = 1) -> NDArray[Any]:
+    """Check a table (n, D); return it in single or double precision, NaN where a value is missing.
 
-    Parameters
-    ----------
-    estimator : estimator
-        Remembers number and names of the features, or compares them with what it remembers.
-    X : array-like
-        Masked entries are missing values.
-    reset : bool
-        Whether this is the table of a fit.
-    min_samples : int
-        Fewest samples.
-    allow_nan : bool
-        Whether values may be missing.
-
-    Returns
-    -------
-    rows : ndarray of shape (n, D)
-        In single or double precision; NaN where a value is missing.
+    It is not copied if it holds floating-point numbers already; masked entries are missing values.
+    If ``reset``, the estimator remembers number and names of the features, else it compares them.
     """
     X = fill_masked(X)
     try:
@@ -46,7 +29,7 @@ def validate_rows(
             reset=reset,
             dtype=[np.float64, np.float32],
             ensure_min_samples=min_samples,
-            ensure_all_finite="allow-nan" if allow_nan else True,
+            ensure_all_finite="allow-nan",
         )
     except (TypeError, ValueError) as error:
         name = _column_without_numbers(X)

@@ -1,35 +1,35 @@
-"""The EM loop: propose a step, run the E-step there, accept it only if the likelihood did not fall.
+"""EM: the problem of one network, and the loop.
 
-The E-step at an accepted trial point is the next iteration's E-step, so that accepting costs
-nothing. Only the update of the output layer and the noise is safe by itself: hidden weights move
-the regions, which the M-step holds fixed.
+A step is proposed, the E-step is run there, and only if the likelihood did not fall is it accepted
+(`skdgn._fit.steps`): the E-step at an accepted point is the next iteration's, so that accepting
+costs nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from skdgn._fit.maximization import GaussNewtonSystem, linearize, maximize_noise, step_network
+import numpy as np
+
+from skdgn._fit.damping import SMALLEST_DAMPING
+from skdgn._fit.maximization import (
+    GaussNewtonSystem,
+    linearize,
+    maximize_noise,
+    maximize_output,
+    step_network,
+)
 from skdgn._fit.penalization import PenalizedSystem
 from skdgn._fit.statistics import SufficientStatistics, expect
 from skdgn._fit.weight_priors import WeightPrior
 from skdgn._network import Network
 from skdgn._noise import Noise
-from skdgn._partition import Partition, TooManyRegionsError
+from skdgn._partition import Partition
 from skdgn._posterior import Model
-from skdgn._runtime import Floats, Table, Workers
+from skdgn._runtime import Floats, ScaledRows, Table, Workers, sample_rows
 
-FIRST_DAMPING = 1e-1
-SMALLEST_DAMPING = 1e-7
-LARGEST_DAMPING = 1e6
-DAMPING_DECREASE = 0.25
-DAMPING_INCREASE = 6.0
-_MOST_SHORTENINGS = 8
-# Steps grow bolder only while they gain so many times the tolerance. What the data barely determine
-# is where little is left to gain, and bold steps there fit the noise of the rows.
-WORTHWHILE = 10.0
 # The likelihood must stand still for this many iterations before EM stops: one may be unlucky.
 PATIENCE = 2
 
@@ -62,6 +62,10 @@ class State:
         """Log-likelihood plus log prior, per row: what never decreases."""
         return (self.statistics.log_likelihood + self.log_prior) / self.statistics.total_weight
 
+    def moved(self, network: Network) -> State:
+        """Put another network in place of this one, whose regions and posterior are kept."""
+        return replace(self, model=replace(self.model, network=network))
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -75,17 +79,20 @@ class Problem:
     most_regions: int
     workers: Workers
 
+    def sample(self, n_rows: int, generator: np.random.Generator) -> Problem:
+        """Return the problem of at most so many of the rows, read into memory."""
+        if len(self.rows) <= n_rows and not isinstance(self.rows, ScaledRows):
+            return self
+        rows, weights = sample_rows(self.rows, self.row_weights, n_rows, generator)
+        # As heavy as all rows together: a prior keeps its share.
+        weights = weights * (self.row_weights.sum() / weights.sum())
+        return replace(self, rows=rows, row_weights=weights)
+
     def evaluate(self, network: Network, noise: Noise) -> State:
         """Run the E-step; weights that the prior excludes are moved first."""
         network = self.prior.admit(network)
         model = Model.build(network, noise, self.most_regions)
-        statistics = expect(
-            model.visitor,
-            self.rows,
-            self.row_weights,
-            self.covariance_type == "full",
-            self.workers,
-        )
+        statistics = expect(model.visitor, self.rows, self.row_weights, self.workers)
         return State(model, statistics, self.prior.log_density(network))
 
     def best_noise(self, state: State, network: Network) -> Noise:
@@ -103,78 +110,25 @@ class Problem:
         network, noise = state.network, state.noise
         linearization = linearize(state.statistics, network, noise, state.partition.patterns)
         system = GaussNewtonSystem(linearization, layers)
-        if self.prior.kind is not None:
+        if self.prior.density is not None:
             return PenalizedSystem(system, network, noise, layers, self.prior).solve
         return lambda damping: step_network(network, noise, layers, system.solve(damping))
 
-    def attempt(self, state: State, network: Network) -> State | None:
-        """Evaluate trial weights; None if the objective falls there."""
-        try:
-            trial = self.evaluate(network, self.best_noise(state, network))
-        except TooManyRegionsError:
-            return None
-        return trial if trial.lower_bound >= state.lower_bound else None
+    def best_output(
+        self, state: State, network: Network, function: Floats | None = None
+    ) -> Network:
+        """Maximize over the output layer, given new hidden layers and the old posterior.
 
-
-@dataclass
-class JointStep:
-    """Damped Gauss-Newton steps over all layers at once (Levenberg-Marquardt)."""
-
-    problem: Problem
-    tol: float  # below which an iteration counts as standing still
-    damping: float = FIRST_DAMPING
-
-    def __call__(self, state: State) -> State | None:
-        """Return a state that is no worse, or None if there is none to be found."""
-        n_hidden_layers = state.network.n_hidden_layers
-        if n_hidden_layers:
-            propose = self.problem.propose(state, range(n_hidden_layers + 1))
-            for _ in range(_MOST_SHORTENINGS):
-                trial = self.problem.attempt(state, propose(self.damping))
-                if trial is not None:
-                    if trial.lower_bound - state.lower_bound > WORTHWHILE * self.tol:
-                        self.damping = max(DAMPING_DECREASE * self.damping, SMALLEST_DAMPING)
-                    return trial
-                self.damping = min(DAMPING_INCREASE * self.damping, LARGEST_DAMPING)
-        return _step_layer(self.problem, state, n_hidden_layers)
-
-
-@dataclass
-class LayerwiseStep:
-    """The paper's updates: every layer in closed form given the others, shortened if need be."""
-
-    problem: Problem
-
-    def __call__(self, state: State) -> State | None:
-        """Return a state that is no worse, or None if there is none to be found."""
-        moved = None
-        for layer in reversed(range(state.network.n_hidden_layers + 1)):
-            trial = _step_layer(self.problem, state, layer)
-            if trial is not None:
-                moved = state = trial
-        return moved
-
-
-def _step_layer(problem: Problem, state: State, layer: int) -> State | None:
-    """Maximize over one layer and the noise; halve the step until the objective does not fall."""
-    propose = problem.propose(state, [layer])
-    full = propose(SMALLEST_DAMPING)
-    for shortening in range(_MOST_SHORTENINGS):
-        if problem.prior.kind is None:
-            network = state.network.toward(full, 0.5**shortening)
-        else:
-            # Half of the way to zero is not zero: damped steps end on the bounds as full ones do.
-            network = propose(FIRST_DAMPING * 10.0 ** (shortening - 1)) if shortening else full
-        trial = problem.attempt(state, network)
-        if trial is not None:
-            return trial
-    return None
-
-
-STEPS: dict[str, Callable[[Problem, float], Callable[[State], State | None]]] = {
-    "joint": JointStep,
-    "layerwise": lambda problem, tol: LayerwiseStep(problem),
-}
+        Without a prior of the weights: under one, a step as long as this need not be a maximum.
+        With a function, maps (R, D, S + 1) of the regions, the output layer comes as near to it as
+        it can.
+        """
+        patterns = state.partition.patterns
+        if network.ends_dense:
+            return maximize_output(state.statistics, network, patterns, function)
+        if function is not None:
+            return network
+        return self.propose(state.moved(network), [network.output_layer])(SMALLEST_DAMPING)
 
 
 @dataclass
@@ -190,18 +144,9 @@ class Progress:
     def __post_init__(self) -> None:
         self.start = self.state.lower_bound
 
-
-def run_em(
-    problem: Problem,
-    start: State,
-    m_step: str,
-    max_iter: int,
-    tol: float,
-    watch: Callable[[Progress], bool] = lambda progress: False,
-    runs: list[Progress] | None = None,
-) -> Progress:
-    """Improve a state until its objective stands still; see `climb`."""
-    return climb(STEPS[m_step](problem, tol), start, max_iter, tol, watch, runs)
+    def lower_bound(self) -> float:
+        """Lower bound of the state."""
+        return float(self.state.lower_bound)
 
 
 def climb(
@@ -239,8 +184,3 @@ def climb(
         if progress.converged or progress.stopped:
             break
     return progress
-
-
-def likeliest(states: Sequence[Progress]) -> Progress:
-    """Return the run with the largest likelihood."""
-    return max(states, key=lambda progress: progress.state.lower_bound)

@@ -8,20 +8,20 @@ fitted to them (`skdgn._fit.least_squares`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdgn._fit.any_layers import fit_any_layers
 from skdgn._fit.coordinates import find_coordinates, principal_axes
 from skdgn._fit.least_squares import fit_to_coordinates, one_thread
-from skdgn._network import Activation, Network
+from skdgn._network import Architecture, Network
 
 Floats = NDArray[np.float64]
 
 # More rows cost more and change a start little.
-MAX_ROWS = 2000
+MAX_ROWS = 1000
 
 
 class Start(NamedTuple):
@@ -33,19 +33,17 @@ class Start(NamedTuple):
     sample: NDArray[np.intp]  # (m,): which rows these were
 
 
-def starting_methods(n_components: int, hidden_layer_sizes: Sequence[int]) -> tuple[str, ...]:
+def starting_methods(architecture: Architecture) -> tuple[str, ...]:
     """Return the methods worth a try for so many latent dimensions, most promising first."""
-    if len(hidden_layer_sizes) == 0:
+    if architecture.is_linear:
         return ("pca",)
-    return ("tree", "isomap", "pca") if n_components == 1 else ("isomap", "pca")
+    return ("tree", "isomap", "pca") if architecture.n_components == 1 else ("isomap", "pca")
 
 
 @one_thread
 def starting_network(
     rows: Floats,
-    n_components: int,
-    hidden_layer_sizes: Sequence[int],
-    activation: Activation,
+    architecture: Architecture,
     method: str,
     generator: np.random.Generator,
     to_beat: float = np.inf,
@@ -57,11 +55,8 @@ def starting_network(
     rows : ndarray of shape (n, d)
         Centered, of unit variance (constant columns may be zero).  Of more than `MAX_ROWS` rows, a
         random sample is used.
-    n_components : int
-        Number of latent dimensions.
-    hidden_layer_sizes : sequence of int
+    architecture : Architecture
         Without a hidden layer the start is probabilistic principal components, whatever the method.
-    activation : Activation
     method : {"tree", "isomap", "pca", "random"}
         Where the coordinates come from; "tree" means "isomap" in two dimensions and more.
     generator : numpy.random.Generator
@@ -77,12 +72,12 @@ def starting_network(
     --------
     >>> import numpy as np
     >>> from skdgn._fit.initialization import starting_network
-    >>> from skdgn._network.network import Activation
+    >>> from skdgn._network import Activation, Architecture
     >>> generator = np.random.default_rng(0)
     >>> angle = generator.uniform(0.0, 2.0 * np.pi, 500)
     >>> rows = np.sqrt(2.0) * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     >>> relu = Activation.from_name("relu", 0.0)
-    >>> start = starting_network(rows, 1, (8, 8), relu, "tree", generator)
+    >>> start = starting_network(rows, Architecture.alike(1, (8, 8), relu), "tree", generator)
     >>> start.network.hidden_layer_sizes
     (8, 8)
     >>> bool(np.all(start.residual_variances < 0.01))
@@ -92,15 +87,14 @@ def starting_network(
     if len(rows) > MAX_ROWS:
         sample = np.sort(generator.choice(len(rows), size=MAX_ROWS, replace=False))
         rows = rows[sample]
-    if len(hidden_layer_sizes) == 0:
-        network, coordinates = _probabilistic_pca(rows, n_components, activation)
+    if architecture.is_linear:
+        network, coordinates = _probabilistic_pca(rows, architecture.n_components)
         # Not the residuals of the coordinates: as posterior means, these shrink toward zero.
         variances = rows.var(axis=0) - np.sum(network.coefs[-1] ** 2, axis=1)
         return Start(network, coordinates, np.maximum(variances, 0.0), sample)
-    coordinates = find_coordinates(rows, n_components, method, generator)
-    network = fit_to_coordinates(
-        coordinates, rows, hidden_layer_sizes, activation, generator, to_beat
-    )
+    coordinates = find_coordinates(rows, architecture.n_components, method, generator)
+    fit = fit_to_coordinates if architecture.blueprints is None else fit_any_layers
+    network = fit(coordinates, rows, architecture, generator, to_beat)
     variances = residual_variances(network, coordinates, rows)
     return Start(network, coordinates, variances, sample)
 
@@ -110,9 +104,7 @@ def residual_variances(network: Network, coordinates: Floats, rows: Floats) -> F
     return np.mean((rows - network.forward(coordinates)) ** 2, axis=0)
 
 
-def _probabilistic_pca(
-    rows: Floats, n_components: int, activation: Activation
-) -> tuple[Network, Floats]:
+def _probabilistic_pca(rows: Floats, n_components: int) -> tuple[Network, Floats]:
     """Return the maximum likelihood solution of probabilistic PCA, and posterior means (n, s)."""
     n_features = rows.shape[1]
     axes, variances = principal_axes(rows, n_features)
@@ -127,4 +119,4 @@ def _probabilistic_pca(
     # Where there is no variance, there is no signal either.
     divisors = np.where(variances[:kept] > 0.0, variances[:kept], 1.0)
     coordinates[:, :kept] = (rows - mean) @ (axes[:, :kept] * np.sqrt(signal) / divisors)
-    return Network((loadings,), (mean,), activation), coordinates
+    return Network.dense((loadings,), (mean,)), coordinates

@@ -10,7 +10,8 @@ weights and biases together.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,9 @@ from scipy.spatial import KDTree
 from threadpoolctl import threadpool_limits
 
 from skdgn._fit.coordinates import principal_axes
-from skdgn._network import Activation, Network
+from skdgn._fit.damping import Damping
+from skdgn._fit.tournament import hold_tournament
+from skdgn._network import Activation, Architecture, Network
 
 Floats = NDArray[np.float64]
 
@@ -71,8 +74,7 @@ one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
 def fit_to_coordinates(
     coordinates: Floats,
     rows: Floats,
-    hidden_layer_sizes: Sequence[int],
-    activation: Activation,
+    architecture: Architecture,
     generator: np.random.Generator,
     to_beat: float = np.inf,
 ) -> Network:
@@ -85,13 +87,15 @@ def fit_to_coordinates(
     projection, Kaufman's form: `_step_system`).  The search ends early if its first round leaves a
     mean squared residual far above ``to_beat``.
     """
-    pairs = _Pairs(coordinates, rows)
-    hidden = _search_hidden_layers(pairs, hidden_layer_sizes, activation, generator, to_beat)
-    fit = _fit_output_layer(hidden, activation, pairs)
-    return _balance((*fit.hidden, fit.output), activation)
+    pairs = Pairs(coordinates, rows)
+    hidden = _search_hidden_layers(pairs, architecture, generator, to_beat)
+    fit = _fit_output_layer(hidden, architecture.activations, pairs)
+    return _balance((*fit.hidden, fit.output), architecture.activations)
 
 
-class _Pairs(NamedTuple):
+class Pairs(NamedTuple):
+    """Latent coordinates, and what a network should make of them."""
+
     latent: Floats  # (m, s)
     targets: Floats  # (m, k)
 
@@ -101,7 +105,7 @@ class _Fit(NamedTuple):
 
     hidden: tuple[Floats, ...]  # (u, fan_in + 1) per layer, the bias last
     output: Floats  # (k, u + 1)
-    activation: Activation
+    activations: tuple[Activation, ...]
     inputs: tuple[Floats, ...]  # (m, fan_in + 1) per hidden layer, ones last
     slopes: tuple[Floats, ...]  # (m, u) per hidden layer
     basis: Floats  # (m, u): spans the centered features, orthonormal but for the ridge
@@ -110,58 +114,68 @@ class _Fit(NamedTuple):
 
 
 def _search_hidden_layers(
-    pairs: _Pairs,
-    hidden_layer_sizes: Sequence[int],
-    activation: Activation,
+    pairs: Pairs,
+    architecture: Architecture,
     generator: np.random.Generator,
     to_beat: float,
 ) -> tuple[Floats, ...]:
     """Grow candidates from random hidden layers, in rounds of fewer candidates and more steps."""
-    rounds = SHALLOW_ROUNDS if len(hidden_layer_sizes) == 1 else DEEP_ROUNDS
-    averages = _smooth(_average_neighbors(pairs))
+    widths, activations = architecture.hidden_layer_sizes, architecture.activations
+    rounds = SHALLOW_ROUNDS if len(widths) == 1 else DEEP_ROUNDS
+    averages = average_pairs(pairs)
     # Of the averages alone, whose residuals are smaller than those of rows: a cautious comparison.
     hopeless = HOPELESS * to_beat * averages.targets.size
     if pairs.targets.shape[1] > MAX_TARGETS:
         # Squared error is blind to rotations, and neighbors' averages vary in few directions.
         axes, _ = principal_axes(averages.targets, MAX_TARGETS)
-        pairs, averages = (_Pairs(some.latent, some.targets @ axes) for some in (pairs, averages))
+        pairs, averages = (Pairs(some.latent, some.targets @ axes) for some in (pairs, averages))
 
     candidates = [
         _fit_output_layer(
-            _random_hidden_layers(averages.latent, hidden_layer_sizes, activation, generator),
-            activation,
+            _random_hidden_layers(averages.latent, widths, activations, generator),
+            activations,
             averages,
         )
         for _ in range(rounds[0][0])
     ]
     n_parameters = sum(layer.size for layer in candidates[0].hidden)
     work_per_step = n_parameters**2 * (averages.targets.size + n_parameters / 3)
-    steps_left = int(WORK / work_per_step)
     finalists: list[_Fit] = []
-    for n_candidates, n_steps in rounds:
-        candidates.sort(key=lambda fit: fit.loss)
-        n_affordable = max(1, steps_left // (2 * n_steps))
-        candidates = candidates[: min(n_candidates, n_affordable)]
-        n_steps = min(n_steps, steps_left // len(candidates))
-        candidates = [
-            _improve(_revive(fit, averages, generator), averages, n_steps) for fit in candidates
-        ]
-        steps_left -= n_steps * len(candidates)
-        finalists += candidates
-        best = min(candidates, key=lambda fit: fit.loss)
-        if best.loss > hopeless:
-            return best.hidden
 
+    def affordable_rounds(steps_left: int) -> Iterator[tuple[int, int]]:
+        for n_candidates, n_steps in rounds:
+            n_affordable = max(1, steps_left // (2 * n_steps))
+            n_candidates = min(n_candidates, n_affordable, len(candidates))
+            n_steps = min(n_steps, steps_left // n_candidates)
+            yield n_candidates, n_steps
+            steps_left -= n_steps * n_candidates
+            if min(fit.loss for fit in candidates) > hopeless:
+                return
+
+    def improve(fit: _Fit, n_steps: int) -> _Fit:
+        finalists.append(_improve(_revive(fit, averages, generator), averages, n_steps))
+        return finalists[-1]
+
+    best = hold_tournament(
+        candidates, affordable_rounds(int(WORK / work_per_step)), lambda fit: -fit.loss, improve
+    )
+    if best.loss > hopeless:
+        return best.hidden
     # Averages hide what a steep unit does between them, most of all at the ends, where neighbors
     # lie far apart: the rows themselves have the last word, and a few steps.
     revived = [_revive(fit, averages, generator) for fit in finalists[-MAX_FINALISTS:]]
-    judged = [_fit_output_layer(fit.hidden, activation, pairs) for fit in revived]
+    judged = [_fit_output_layer(fit.hidden, activations, pairs) for fit in revived]
     best = min(judged, key=lambda fit: fit.loss)
     steps_left = int(WORK / (n_parameters**2 * (pairs.targets.size + n_parameters / 3)))
     return _improve(best, pairs, min(LAST_STEPS, steps_left)).hidden
 
 
-def _average_neighbors(pairs: _Pairs) -> _Pairs:
+def average_pairs(pairs: Pairs) -> Pairs:
+    """Average pairs over neighbors: fewer of them, with less noise."""
+    return _smooth(_average_neighbors(pairs))
+
+
+def _average_neighbors(pairs: Pairs) -> Pairs:
     """Average pairs over groups of neighbors in latent space.
 
     Halves groups at the median of their widest coordinate: quantile bins in one dimension.
@@ -184,13 +198,13 @@ def _average_neighbors(pairs: _Pairs) -> _Pairs:
     members = np.concatenate(groups)
     sizes = np.array([len(group) for group in groups])
     firsts = np.cumsum(sizes) - sizes
-    return _Pairs(
+    return Pairs(
         np.add.reduceat(coordinates[members], firsts) / sizes[:, None],
         np.add.reduceat(rows[members], firsts) / sizes[:, None],
     )
 
 
-def _smooth(pairs: _Pairs) -> _Pairs:
+def _smooth(pairs: Pairs) -> Pairs:
     """Mix each pair with its nearest neighbors in latent space, itself counting half.
 
     Coordinates are mixed like targets, so that what is linear stays so.
@@ -204,13 +218,13 @@ def _smooth(pairs: _Pairs) -> _Pairs:
         latent, targets = (
             0.5 * (values + values[nearest[:, 1:]].mean(axis=1)) for values in (latent, targets)
         )
-    return _Pairs(latent, targets)
+    return Pairs(latent, targets)
 
 
 def _random_hidden_layers(
     latent: Floats,
-    hidden_layer_sizes: Sequence[int],
-    activation: Activation,
+    widths: Sequence[int],
+    activations: Sequence[Activation],
     generator: np.random.Generator,
 ) -> tuple[Floats, ...]:
     """Draw hidden layers whose kinks lie where the data are.
@@ -220,7 +234,7 @@ def _random_hidden_layers(
     """
     layers = []
     values = latent
-    for width in hidden_layer_sizes:
+    for width, activation in zip(widths, activations, strict=True):
         if values.shape[1] == 1:
             # There are only two directions: take turns, lest a stretch sees one kind only.
             directions = (-1.0) ** np.arange(width)[:, None]
@@ -241,11 +255,13 @@ def _random_hidden_layers(
     return tuple(layers)
 
 
-def _fit_output_layer(hidden: tuple[Floats, ...], activation: Activation, pairs: _Pairs) -> _Fit:
+def _fit_output_layer(
+    hidden: tuple[Floats, ...], activations: tuple[Activation, ...], pairs: Pairs
+) -> _Fit:
     """Solve for the output layer by ridge regression on the last hidden layer."""
     inputs, slopes = [], []
     values = pairs.latent
-    for layer in hidden:
+    for layer, activation in zip(hidden, activations, strict=True):
         inputs.append(_append_ones(values))
         preactivations = inputs[-1] @ layer.T
         slopes.append(activation.slopes(preactivations > 0))
@@ -269,10 +285,10 @@ def _fit_output_layer(hidden: tuple[Floats, ...], activation: Activation, pairs:
     loss = float(np.vdot(residuals, residuals) + RIDGE * np.vdot(coefs, coefs))
     coefs /= spreads
     output = np.concatenate([coefs, (target_means - coefs @ value_means)[:, None]], axis=1)
-    return _Fit(hidden, output, activation, tuple(inputs), tuple(slopes), basis, residuals, loss)
+    return _Fit(hidden, output, activations, tuple(inputs), tuple(slopes), basis, residuals, loss)
 
 
-def _revive(fit: _Fit, pairs: _Pairs, generator: np.random.Generator) -> _Fit:
+def _revive(fit: _Fit, pairs: Pairs, generator: np.random.Generator) -> _Fit:
     """Draw units anew that are zero on all pairs; the fit does not get worse by it.
 
     Nothing else would bring them back, and their idle weights would upset the balance of scales.
@@ -283,16 +299,16 @@ def _revive(fit: _Fit, pairs: _Pairs, generator: np.random.Generator) -> _Fit:
         if not dead.any():
             continue
         layers[index][dead] = _random_hidden_layers(
-            inputs[:, :-1], (int(dead.sum()),), fit.activation, generator
+            inputs[:, :-1], (int(dead.sum()),), (fit.activations[index],), generator
         )[0]
         if index + 1 < len(layers):
             layers[index + 1][:, :-1][:, dead] = 0.0
-    return _fit_output_layer(tuple(layers), fit.activation, pairs)
+    return _fit_output_layer(tuple(layers), fit.activations, pairs)
 
 
-def _improve(fit: _Fit, pairs: _Pairs, n_steps: int) -> _Fit:
+def _improve(fit: _Fit, pairs: Pairs, n_steps: int) -> _Fit:
     """Take damped Gauss-Newton steps in the hidden layers."""
-    damping = FIRST_DAMPING
+    damping = Damping(FIRST_DAMPING, 1.0 / 3.0, 8.0, LEAST_DAMPING, np.inf)
     for _ in range(n_steps):
         matrix, descent = _step_system(fit)
         scales = np.diagonal(matrix)
@@ -301,23 +317,27 @@ def _improve(fit: _Fit, pairs: _Pairs, n_steps: int) -> _Fit:
             break  # no hidden weight changes anything: the targets are constant
         # What a weight that changes nothing is damped by: its row of the matrix is zero.
         scales = np.maximum(scales, 1e-6 * largest)
-        trial = fit
-        for _ in range(MAX_TRIALS):
-            damped = matrix.copy()
-            damped.flat[:: len(damped) + 1] += damping * scales
-            _, step, _ = lapack.dposv(damped, descent, lower=1)
-            trial = _fit_output_layer(_add(fit.hidden, step), fit.activation, pairs)
-            if trial.loss < fit.loss:
-                break
-            damping *= 8.0
-        if not trial.loss < fit.loss:
+        attempt = partial(_attempt, fit, pairs, matrix, descent, scales)
+        trial = damping.search(attempt, MAX_TRIALS)
+        if trial is None:
             break
         gain = 1.0 - trial.loss / fit.loss
         fit = trial
-        damping = max(damping / 3.0, LEAST_DAMPING)
+        damping.relax()
         if gain < TOLERANCE:
             break
     return fit
+
+
+def _attempt(
+    fit: _Fit, pairs: Pairs, matrix: Floats, descent: Floats, scales: Floats, damping: float
+) -> _Fit | None:
+    """Take a damped step; None if it does not improve the fit."""
+    damped = matrix.copy()
+    damped.flat[:: len(damped) + 1] += damping * scales
+    _, step, _ = lapack.dposv(damped, descent, lower=1)
+    trial = _fit_output_layer(_add(fit.hidden, step), fit.activations, pairs)
+    return trial if trial.loss < fit.loss else None
 
 
 def _step_system(fit: _Fit) -> tuple[Floats, Floats]:
@@ -355,7 +375,7 @@ def _add(hidden: tuple[Floats, ...], step: Floats) -> tuple[Floats, ...]:
     )
 
 
-def _balance(layers: Sequence[Floats], activation: Activation) -> Network:
+def _balance(layers: Sequence[Floats], activations: Sequence[Activation]) -> Network:
     """Rescale each hidden unit so that its weights have one size before and behind it.
 
     Positive factors pass through the activation, so the function stays the same.
@@ -371,7 +391,7 @@ def _balance(layers: Sequence[Floats], activation: Activation) -> Network:
             before *= factors[:, None]
             behind[:, :-1] /= factors
     coefs = tuple(np.ascontiguousarray(layer[:, :-1]) for layer in layers)
-    return Network(coefs, tuple(layer[:, -1].copy() for layer in layers), activation)
+    return Network.dense(coefs, [layer[:, -1].copy() for layer in layers], activations)
 
 
 def _append_ones(values: Floats) -> Floats:

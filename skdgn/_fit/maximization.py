@@ -19,8 +19,8 @@ how far to go is for the exact log-likelihood to decide (`_em`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -28,9 +28,9 @@ import scipy.sparse.linalg
 from scipy.linalg import lapack
 
 from skdgn._fit.statistics import SufficientStatistics
-from skdgn._network import AffineMaps, Network
-from skdgn._noise import Noise, bound_below
-from skdgn._runtime import Bools, Floats
+from skdgn._network import Codes, Dense, Layer, Network
+from skdgn._noise import KINDS, Noise
+from skdgn._runtime import Floats
 
 # Hidden weights beyond this number: conjugate gradients instead of a factorized matrix.
 LARGEST_DENSE_SYSTEM = 1500
@@ -38,6 +38,8 @@ MOST_CG_STEPS = 250
 CG_TOLERANCE = 1e-6
 # Kronecker products of so many regions are summed at once: memory stays small.
 _REGIONS_AT_A_TIME = 2000
+# Derivatives of so many regions are at hand at once: 128 MB.
+_DERIVATIVE_FLOATS = 1 << 24
 # Added to the output layer's Gram matrix, relative to its diagonal, against units nobody uses.
 _SMALLEST_DAMPING = 1e-10
 
@@ -49,32 +51,16 @@ class Linearization:
     All output quantities are in units of the noise, the output layer's weights included.
     """
 
+    layers: tuple[Layer, ...]  # those that have parameters
+    codes: tuple[Codes, ...]  # per layer
     upstream: tuple[Floats, ...]  # per layer (R, fan_in + 1, S + 1): U
-    downstream: tuple[Floats, ...]  # per hidden layer (R, D, fan_out): B
+    downstream: tuple[Floats, ...]  # per layer (R, D, fan_out): B; not of a dense output layer
     latent: Floats  # (R, S + 1, S + 1): M
     residuals: Floats  # (R, D, S + 1): E
 
 
-def _homogeneous(maps: AffineMaps, n_regions: int) -> Floats:
-    """Append the constant: ``[slopes offsets; 0 1]``."""
-    _, n_units, n_components = maps.slopes.shape
-    matrix = np.zeros((n_regions, n_units + 1, n_components + 1))
-    matrix[:, :-1, :-1] = maps.slopes
-    matrix[:, :-1, -1] = maps.offsets
-    matrix[:, -1, -1] = 1.0
-    return matrix
-
-
-def affine_maps(network: Network, patterns: Bools) -> list[AffineMaps]:
-    """Affine maps that lead into every layer, and the output, for given patterns."""
-    maps = [AffineMaps.identity(network.n_components)]  # the same for all regions
-    for layer, sides in enumerate(network.split_pattern(patterns)):
-        maps.append(network.activate(network.preactivations(layer, maps[-1]), sides))
-    maps.append(network.preactivations(network.n_hidden_layers, maps[-1]))
-    return maps
-
-
-def _latent_moments(statistics: SufficientStatistics) -> Floats:
+def latent_moments(statistics: SufficientStatistics) -> Floats:
+    """Return the sums of ``w [z; 1] [z; 1]'`` of every region, (R, S + 1, S + 1)."""
     n_regions, n_components = statistics.first.shape
     moments = np.empty((n_regions, n_components + 1, n_components + 1))
     moments[:, :-1, :-1] = statistics.second
@@ -84,33 +70,51 @@ def _latent_moments(statistics: SufficientStatistics) -> Floats:
     return moments
 
 
+def _targets(statistics: SufficientStatistics) -> Floats:
+    """Return the sums of ``w x [z; 1]'`` of every region, (R, D, S + 1)."""
+    return np.concatenate([statistics.cross, statistics.data[:, :, None]], axis=2)
+
+
 def linearize(
-    statistics: SufficientStatistics, network: Network, noise: Noise, patterns: Bools
+    statistics: SufficientStatistics, network: Network, noise: Noise, patterns: Codes
 ) -> Linearization:
     """Expand the expected log-likelihood around the current weights."""
     used = np.flatnonzero(statistics.weights > 0)
-    maps = affine_maps(network, patterns[used])
-    latent = _latent_moments(statistics)[used]
-    output = _homogeneous(maps[-1], len(used))[:, :-1]
-    targets = np.concatenate([statistics.cross[used], statistics.data[used][:, :, None]], axis=2)
-    residuals = noise.whiten_maps(targets - output @ latent)
+    maps = network.maps(patterns[used])
+    latent = latent_moments(statistics)[used]
+    output = maps[-1].homogeneous(len(used))[:, :-1]
+    residuals = noise.whiten_maps(_targets(statistics)[used] - output @ latent)
     downstream: list[Floats] = []
-    behind = noise.whiten_maps(network.coefs[-1])
-    sides = network.split_pattern(patterns[used])
-    for layer in reversed(range(network.n_hidden_layers)):
-        slopes = network.activation.slopes(sides[layer])
-        downstream.insert(0, behind * slopes[:, None, :])
-        behind = downstream[0] @ network.coefs[layer]
-    upstream = tuple(_homogeneous(layer_maps, len(used)) for layer_maps in maps[:-1])
-    return Linearization(upstream, tuple(downstream), latent, residuals)
+    codes = network.split_patterns(patterns[used])
+    # The same for all regions, (D, u), up to the last layer with cuts.
+    behind, end = np.eye(network.n_features), len(network.layers)
+    if network.ends_dense:
+        behind, end = network.coefs[-1], end - 1
+    behind = noise.whiten_maps(behind)
+    for place in reversed(range(network.learned[0], end)):
+        layer = network.layers[place]
+        if layer.n_parameters:
+            downstream.insert(0, np.broadcast_to(behind, (len(used), *behind.shape[-2:])))
+        if place > network.learned[0]:
+            behind = layer.transpose(behind, codes[place])
+    return Linearization(
+        tuple(network.layers[place] for place in network.learned),
+        tuple(codes[place] for place in network.learned),
+        tuple(maps[place].homogeneous(len(used)) for place in network.learned),
+        tuple(downstream),
+        latent,
+        residuals,
+    )
 
 
 def gradient(linearization: Linearization, layer: int) -> Floats:
-    """Gradient with respect to ``[W v]`` of a layer; the output layer is whitened."""
+    """Gradient with respect to the parameters of a layer; the output layer is whitened."""
     residuals = linearization.residuals
     if layer < len(linearization.downstream):
         residuals = np.swapaxes(linearization.downstream[layer], 1, 2) @ residuals
-    return _flatten(residuals) @ _flatten(linearization.upstream[layer]).T
+    return linearization.layers[layer].pull(
+        residuals, linearization.upstream[layer], linearization.codes[layer]
+    )
 
 
 def _flatten(blocks: Floats) -> Floats:
@@ -119,71 +123,78 @@ def _flatten(blocks: Floats) -> Floats:
 
 
 class GaussNewtonSystem:
-    """The damped Gauss-Newton system over chosen hidden layers and the output layer.
+    """The damped Gauss-Newton system over chosen layers.
 
-    The output layer is eliminated exactly: in units of the noise its block is ``F (x) I`` with F
-    the Gram matrix of the last hidden layer, so that wide outputs cost little.
+    A dense output layer is eliminated exactly: in units of the noise its block is ``F (x) I`` with
+    F the Gram matrix of the last hidden layer, so that wide outputs cost little.  All other layers
+    are called hidden here.
     """
 
     def __init__(self, linearization: Linearization, layers: Sequence[int]) -> None:
         self.linearization = linearization
         self.n_hidden = len(linearization.downstream)
         self.hidden = [layer for layer in layers if layer < self.n_hidden]
-        self.with_output = self.n_hidden in layers
-        self.shapes = [
-            (linearization.downstream[layer].shape[2], linearization.upstream[layer].shape[1])
-            for layer in self.hidden
-        ]
-        self.sizes = [rows * columns for rows, columns in self.shapes]
+        self.with_output = any(layer >= self.n_hidden for layer in layers)
+        self.sizes = [linearization.layers[layer].n_parameters for layer in self.hidden]
         self.n_hidden_weights = sum(self.sizes)
         self.dense = self.n_hidden_weights <= LARGEST_DENSE_SYSTEM
         # U M of every layer: (R, fan_in + 1, S + 1)
         self.moments = [upstream @ linearization.latent for upstream in linearization.upstream]
-        self.gram = _flatten(self.moments[-1]) @ _flatten(linearization.upstream[-1]).T
-        self.output_gradient = gradient(linearization, self.n_hidden)
+        self.gram, self.output_gradient = np.empty((0, 0)), np.empty((0, 0))
+        if self.with_output:
+            self.gram = _flatten(self.moments[-1]) @ _flatten(linearization.upstream[-1]).T
+            slope = gradient(linearization, self.n_hidden)
+            self.output_gradient = slope.reshape(-1, len(self.gram))
         self.hidden_gradient = np.concatenate(
-            [gradient(linearization, layer).ravel() for layer in self.hidden] or [np.empty(0)]
+            [gradient(linearization, layer) for layer in self.hidden] or [np.empty(0)]
         )
 
     @cached_property
     def diagonal(self) -> Floats:
-        """Diagonal of `matrix`."""
+        """Diagonal of `matrix`, exact if that is at hand, and its scale otherwise."""
         if self.dense:
             return np.diagonal(self.matrix)
-        parts = []
+        linearization, parts = self.linearization, []
         for layer in self.hidden:
-            squares = np.einsum("rdo,rdo->ro", *(self.linearization.downstream[layer],) * 2)
-            moments = np.einsum(
-                "ris,ris->ri", self.moments[layer], self.linearization.upstream[layer]
-            )
-            parts.append((squares.T @ moments).ravel())
+            squares = np.einsum("rdo,rdo->ro", *(linearization.downstream[layer],) * 2)
+            moments = np.einsum("ris,ris->ri", self.moments[layer], linearization.upstream[layer])
+            own = linearization.layers[layer]
+            parts.append(own.pull_squares(squares, moments, linearization.codes[layer]))
         return np.concatenate(parts)
 
     @cached_property
     def matrix(self) -> Floats:
         """Block of the hidden weights."""
-        matrix = np.empty((self.n_hidden_weights, self.n_hidden_weights))
-        edges = np.concatenate([[0], np.cumsum(self.sizes)])
-        for a, first in enumerate(self.hidden):
-            for b, second in enumerate(self.hidden[: a + 1]):
-                block = self._sum_kronecker(
-                    first, second, np.swapaxes(self.linearization.downstream[first], 1, 2)
-                )
-                block = block.reshape(self.sizes[a], self.sizes[b])
-                matrix[edges[a] : edges[a + 1], edges[b] : edges[b + 1]] = block
-                matrix[edges[b] : edges[b + 1], edges[a] : edges[a + 1]] = block.T
-        return matrix
+        return self._blocks[0]
 
     @cached_property
     def coupling(self) -> Floats:
         """Block between hidden weights and the output layer, (hidden weights, D, fan_in + 1)."""
-        parts = []
-        for layer, size in zip(self.hidden, self.sizes, strict=True):
-            block = self._sum_kronecker(
-                layer, self.n_hidden, np.swapaxes(self.linearization.downstream[layer], 1, 2)
-            )
-            parts.append(block.reshape(size, *block.shape[2:]))
-        return np.concatenate(parts)
+        return self._blocks[1]
+
+    @cached_property
+    def _blocks(self) -> tuple[Floats, Floats]:
+        layers = [self.linearization.layers[layer] for layer in self.hidden]
+        if all(isinstance(layer, Dense) for layer in layers):
+            return self._sum_kronecker_products()
+        return self._sum_products_of_derivatives()
+
+    def _sum_kronecker_products(self) -> tuple[Floats, Floats]:
+        """Return `matrix` and `coupling` if all layers are dense."""
+        matrix = np.empty((self.n_hidden_weights, self.n_hidden_weights))
+        coupling = []
+        edges = np.concatenate([[0], np.cumsum(self.sizes)])
+        for a, first in enumerate(self.hidden):
+            pulled = np.swapaxes(self.linearization.downstream[first], 1, 2)
+            for b, second in enumerate(self.hidden[: a + 1]):
+                block = self._sum_kronecker(first, second, pulled)
+                block = block.reshape(self.sizes[a], self.sizes[b])
+                matrix[edges[a] : edges[a + 1], edges[b] : edges[b + 1]] = block
+                matrix[edges[b] : edges[b + 1], edges[a] : edges[a + 1]] = block.T
+            if self.with_output:
+                block = self._sum_kronecker(first, self.n_hidden, pulled)
+                coupling.append(block.reshape(self.sizes[a], *block.shape[2:]))
+        return matrix, np.concatenate(coupling) if coupling else np.empty(0)
 
     def _sum_kronecker(self, first: int, second: int, pulled: Floats) -> Floats:
         """Sum ``(B_l' B_k) (x) (U_l M U_k')`` over regions, a few thousand of them at a time."""
@@ -201,63 +212,85 @@ class GaussNewtonSystem:
         assert total is not None  # every row has a region
         return total.transpose(0, 2, 1, 3)
 
-    @cached_property
-    def _flat_upstream(self) -> list[Floats]:
-        return [_flatten(upstream) for upstream in self.linearization.upstream]
+    def _sum_products_of_derivatives(self) -> tuple[Floats, Floats]:
+        """Return `matrix` and `coupling` by the derivatives of the outputs' maps, whatever layers.
 
-    @cached_property
-    def _flat_moments(self) -> list[Floats]:
-        return [_flatten(moments) for moments in self.moments]
+        As many regions at a time as memory allows.
+        """
+        n_regions, n_features, n_columns = self.linearization.residuals.shape
+        n_inputs = self.linearization.upstream[-1].shape[1] if self.with_output else 0
+        matrix = np.zeros((self.n_hidden_weights, self.n_hidden_weights))
+        coupling = np.zeros((self.n_hidden_weights, n_features, n_inputs))
+        widest = max(self.linearization.layers[layer].n_outputs for layer in self.hidden)
+        floats = self.n_hidden_weights * n_columns * (n_features + widest)
+        n_chunk = max(1, _DERIVATIVE_FLOATS // floats)
+        for begin in range(0, n_regions, n_chunk):
+            chunk = slice(begin, begin + n_chunk)
+            slopes = self.derivatives(chunk)  # (P, r, D, S + 1)
+            weighted = slopes @ self.linearization.latent[chunk]
+            n_weights = len(slopes)
+            matrix += weighted.reshape(n_weights, -1) @ slopes.reshape(n_weights, -1).T
+            if self.with_output:
+                outgoing = self.linearization.upstream[-1][chunk]
+                coupling += np.einsum("prds,ris->pdi", weighted, outgoing, optimize=True)
+        return matrix, coupling
 
-    def _spread(self, layer: int, block: Floats) -> Floats:
-        """Multiply the upstream map of every region by a change of a layer's weights."""
-        changes = (block @ self._flat_upstream[layer]).reshape(len(block), *self._blocks)
-        return changes.transpose(1, 0, 2)
-
-    @property
-    def _blocks(self) -> tuple[int, int]:
-        """Number of regions, and of latent dimensions plus one."""
-        n_regions, n_columns, _ = self.linearization.latent.shape
-        return n_regions, n_columns
+    def derivatives(self, regions: slice) -> Floats:
+        """Return how every hidden weight moves the outputs' maps: (P, r, D, S + 1)."""
+        linearization, parts = self.linearization, []
+        for layer, size in zip(self.hidden, self.sizes, strict=True):
+            own, downstream = linearization.layers[layer], linearization.downstream[layer][regions]
+            upstream = linearization.upstream[layer][regions]
+            codes = linearization.codes[layer][regions]
+            parts += [downstream @ own.push(unit, upstream, codes) for unit in np.eye(size)]
+        return np.array(parts)
 
     def push(self, direction: Floats) -> Floats:
         """Change of the outputs' maps, (R, D, S + 1), as the hidden weights move."""
-        change = np.zeros_like(self.linearization.residuals)
-        first = 0
-        for layer, shape, size in zip(self.hidden, self.shapes, self.sizes, strict=True):
-            block = direction[first : first + size].reshape(shape)
-            change += self.linearization.downstream[layer] @ self._spread(layer, block)
-            first += size
+        linearization = self.linearization
+        change = np.zeros_like(linearization.residuals)
+        for layer, part in zip(self.hidden, self.split(direction), strict=True):
+            moved = linearization.layers[layer].push(
+                part, linearization.upstream[layer], linearization.codes[layer]
+            )
+            change += linearization.downstream[layer] @ moved
         return change
+
+    def split(self, direction: Floats) -> list[Floats]:
+        """Split a direction of all hidden weights into one per layer."""
+        ends = np.cumsum(self.sizes)
+        return [direction[end - size : end] for size, end in zip(self.sizes, ends, strict=True)]
 
     def push_output(self, output: Floats) -> Floats:
         """Change of the outputs' maps as the whitened output layer moves."""
-        return self._spread(self.n_hidden, output)
+        return np.tensordot(output, self.linearization.upstream[-1], axes=(1, 1)).swapaxes(0, 1)
 
     def pull(self, change: Floats) -> Floats:
         """Transpose of `push`, weighted by the moments: what the hidden weights feel."""
+        linearization = self.linearization
         parts = [
-            _flatten(np.swapaxes(self.linearization.downstream[layer], 1, 2) @ change)
-            @ self._flat_moments[layer].T
+            linearization.layers[layer].pull(
+                np.swapaxes(linearization.downstream[layer], 1, 2) @ change,
+                self.moments[layer],
+                linearization.codes[layer],
+            )
             for layer in self.hidden
         ]
-        return np.concatenate([part.ravel() for part in parts] or [np.empty(0)])
+        return np.concatenate(parts or [np.empty(0)])
 
     def pull_output(self, change: Floats) -> Floats:
         """Transpose of `push_output`, weighted by the moments."""
-        return _flatten(change) @ self._flat_moments[-1].T
+        return _flatten(change) @ _flatten(self.moments[-1]).T
 
     def solve(self, damping: float) -> tuple[list[Floats], Floats]:
         """Solve for the steps of the hidden layers and of the whitened output layer."""
-        gram = self.gram.copy()
-        gram.flat[:: len(gram) + 1] *= 1.0 + damping + _SMALLEST_DAMPING
-        gram.flat[:: len(gram) + 1] += 1e-300
-        factor = _factorize(gram)
-        output_step = (
-            _solve(factor, self.output_gradient.T).T
-            if self.with_output
-            else np.zeros_like(self.output_gradient)
-        )
+        factor, output_step = self.gram, self.output_gradient  # empty without an output layer
+        if self.with_output:
+            gram = self.gram.copy()
+            gram.flat[:: len(gram) + 1] *= 1.0 + damping + _SMALLEST_DAMPING
+            gram.flat[:: len(gram) + 1] += 1e-300
+            factor = _factorize(gram)
+            output_step = _solve(factor, self.output_gradient.T).T
         if not self.hidden:
             return [], output_step
         ridge = damping * np.maximum(self.diagonal, 1e-12 * self.diagonal.max(initial=1e-300))
@@ -272,11 +305,7 @@ class GaussNewtonSystem:
             else:
                 coupled = self.pull_output(self.push(hidden_step))
             output_step = output_step - _solve(factor, coupled.T).T
-        first, steps = 0, []
-        for shape, size in zip(self.shapes, self.sizes, strict=True):
-            steps.append(hidden_step[first : first + size].reshape(shape))
-            first += size
-        return steps, output_step
+        return self.split(hidden_step), output_step
 
     def _solve_dense(self, ridge: Floats, factor: Floats, output_step: Floats) -> Floats:
         matrix = self.matrix.copy()
@@ -287,11 +316,7 @@ class GaussNewtonSystem:
             reduced = lapack.dtrtrs(factor, flat.T, lower=1)[0].T.reshape(len(matrix), -1)
             matrix -= reduced @ reduced.T
             target = target - self.coupling.reshape(len(matrix), -1) @ output_step.ravel()
-        try:
-            return _solve(_factorize(matrix), target)
-        except np.linalg.LinAlgError:
-            # Rounding made a nearly singular matrix indefinite: a least-squares solution will do.
-            return np.linalg.lstsq(matrix, target, rcond=1e-12)[0]
+        return solve_definite(matrix, target)
 
     def _solve_iteratively(self, ridge: Floats, factor: Floats, output_step: Floats) -> Floats:
         def multiply(direction: Floats) -> Floats:
@@ -304,16 +329,7 @@ class GaussNewtonSystem:
         target = self.hidden_gradient
         if self.with_output:
             target = target - self.pull(self.push_output(output_step))
-        shape = (self.n_hidden_weights, self.n_hidden_weights)
-        scale = 1.0 / (self.diagonal + ridge + 1e-300)
-        step, _ = scipy.sparse.linalg.cg(
-            scipy.sparse.linalg.LinearOperator(shape, multiply),
-            target,
-            rtol=CG_TOLERANCE,
-            maxiter=MOST_CG_STEPS,
-            M=scipy.sparse.linalg.LinearOperator(shape, lambda v: scale * v.ravel()),
-        )
-        return step
+        return solve_iteratively(multiply, target, self.diagonal + ridge + 1e-300)
 
 
 # LAPACK's own functions: SciPy's checks would take longer than systems as small as most of these.
@@ -332,6 +348,30 @@ def _solve(factor: Floats, targets: Floats) -> Floats:
     return np.asarray(lapack.dpotrs(factor, targets, lower=1)[0])
 
 
+def solve_definite(matrix: Floats, target: Floats) -> Floats:
+    """Solve a system with a positive definite matrix."""
+    try:
+        return _solve(_factorize(matrix), target)
+    except np.linalg.LinAlgError:
+        # Rounding made a nearly singular matrix indefinite: a least-squares solution will do.
+        return np.asarray(np.linalg.lstsq(matrix, target, rcond=1e-12)[0], dtype=np.float64)
+
+
+def solve_iteratively(
+    multiply: Callable[[Floats], Floats], target: Floats, diagonal: Floats
+) -> Floats:
+    """Solve a system by conjugate gradients, given products with its matrix and its diagonal."""
+    shape = (len(target), len(target))
+    step, _ = scipy.sparse.linalg.cg(
+        scipy.sparse.linalg.LinearOperator(shape, multiply),
+        target,
+        rtol=CG_TOLERANCE,
+        maxiter=MOST_CG_STEPS,
+        M=scipy.sparse.linalg.LinearOperator(shape, lambda vector: vector.ravel() / diagonal),
+    )
+    return np.asarray(step)
+
+
 def step_network(
     network: Network,
     noise: Noise,
@@ -340,23 +380,44 @@ def step_network(
 ) -> Network:
     """Add the steps of `GaussNewtonSystem.solve` to the weights."""
     hidden_steps, output_step = steps
-    coefs, intercepts = list(network.coefs), list(network.intercepts)
-    output = network.n_hidden_layers
-    hidden = [layer for layer in layers if layer < output]
-    for layer, step in zip(hidden, hidden_steps, strict=True):
-        coefs[layer] = coefs[layer] + step[:, :-1]
-        intercepts[layer] = intercepts[layer] + step[:, -1]
-    if output in layers:
-        step = noise.color(output_step.T).T
-        coefs[-1] = coefs[-1] + step[:, :-1]
-        intercepts[-1] = intercepts[-1] + step[:, -1]
-    return replace(network, coefs=tuple(coefs), intercepts=tuple(intercepts))
+    moves = list(hidden_steps)
+    if network.ends_dense and network.output_layer in layers:
+        moves.append(noise.color(output_step.T).T.ravel())
+    places = [network.learned[layer] for layer in layers]
+    moved = [
+        network.layers[place].with_parameters(network.layers[place].parameters + move)
+        for place, move in zip(places, moves, strict=True)
+    ]
+    return network.replace_layers(places, moved)
+
+
+def maximize_output(
+    statistics: SufficientStatistics, network: Network, patterns: Codes, function: Floats | None
+) -> Network:
+    """Maximize the expected log-likelihood over a dense output layer, whatever the noise.
+
+    Patterns are held fixed.  With a function of latent space, maps (R, D, S + 1) of the regions, it
+    takes the place of the samples: the output layer that comes nearest to it is found.
+    """
+    upstream = network.maps(patterns)[network.learned[-1]].homogeneous(len(patterns))
+    latent = latent_moments(statistics)
+    targets = _targets(statistics) if function is None else function @ latent
+    features = _flatten(upstream)
+    gram = _flatten(upstream @ latent) @ features.T
+    place = network.learned[-1]
+    layer = network.layers[place]
+    weights = layer.parameters.reshape(-1, len(gram))
+    descent = _flatten(targets) @ features.T - weights @ gram
+    gram.flat[:: len(gram) + 1] *= 1.0 + _SMALLEST_DAMPING
+    gram.flat[:: len(gram) + 1] += 1e-300
+    weights = weights + solve_definite(gram, descent.T).T
+    return network.replace_layers([place], [layer.with_parameters(weights.ravel())])
 
 
 def maximize_noise(
     statistics: SufficientStatistics,
     network: Network,
-    patterns: Bools,
+    patterns: Codes,
     covariance_type: str,
     floors: Floats,
 ) -> Noise:
@@ -364,24 +425,9 @@ def maximize_noise(
 
     Patterns are held fixed.
     """
-    scatter = _scatter(statistics, network, patterns, covariance_type)
-    covariance = bound_below(scatter / statistics.total_weight, floors)
-    return Noise.from_covariance(covariance, network.n_features)
-
-
-def _scatter(
-    statistics: SufficientStatistics, network: Network, patterns: Bools, covariance_type: str
-) -> Floats:
-    """Sum of ``w (x - g)(x - g)'`` over rows, in the shape of the covariance.
-
-    The cross terms are symmetrized (the paper's are not).
-    """
-    output = _homogeneous(affine_maps(network, patterns)[-1], len(patterns))[:, :-1]
-    targets = np.concatenate([statistics.cross, statistics.data[:, :, None]], axis=2)
+    output = network.maps(patterns)[-1].homogeneous(len(patterns))[:, :-1]
     # E[(x - g)(x - g)'] = xx' - x g' - g x' + g g', with g = output [z; 1].
-    remainder = output @ _latent_moments(statistics) - 2.0 * targets
-    if covariance_type == "full":
-        products = _flatten(remainder) @ _flatten(output).T
-        return statistics.squares + 0.5 * (products + products.T)
-    scatter = statistics.squares[0] + np.einsum("rds,rds->rd", remainder, output).sum(axis=0)
-    return np.asarray(scatter.mean()) if covariance_type == "spherical" else scatter
+    remainder = output @ latent_moments(statistics) - 2.0 * _targets(statistics)
+    kind = KINDS[covariance_type]
+    scatter = kind.scatter(statistics.squares, remainder, output)
+    return kind.maximize(scatter, statistics.total_weight, floors)

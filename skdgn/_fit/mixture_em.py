@@ -4,9 +4,9 @@ The E-step gives every network the statistics of all samples, weighted by its re
 
     r_k(x) = pi_k p_k(x) / p(x),
 
-and the M-step of each is that of one network (`skdgn._fit.em`).  Since hidden layers move the
-regions,
-only the exact objective accepts a step.  If it fell, the networks are judged one by one: with
+and the M-step of each is that of one network (`skdgn._fit.em`).  A single network is a mixture of
+one.  Since hidden layers move the regions, only the exact objective accepts a step
+(`skdgn._fit.steps`).  If it fell, the networks are judged one by one: with
 ``gain_k = sum_n w_n r_k(x_n) log(p_k(x_n) after / p_k(x_n) before)``, plus the gain in log prior,
 
     log-likelihood after - before >= sum_k gain_k
@@ -18,38 +18,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._fit.em import (
-    DAMPING_DECREASE,
-    DAMPING_INCREASE,
-    FIRST_DAMPING,
-    LARGEST_DAMPING,
-    PATIENCE,
-    SMALLEST_DAMPING,
-    WORTHWHILE,
-    Problem,
-    State,
-)
+from skdgn._fit.em import Problem, State
 from skdgn._fit.noise_priors import NoisePrior
-from skdgn._fit.statistics import SufficientStatistics, accumulate, accumulate_incomplete
+from skdgn._fit.statistics import SufficientStatistics, accumulate, expect, take_heavy
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._posterior import NEGLIGIBLE, Model, Visitor, Visits
-from skdgn._runtime import MOST_ROWS, Floats, Table, read
+from skdgn._runtime import MOST_ROWS, Floats, Table
 
 Integers = NDArray[np.intp]
 Result = TypeVar("Result")
 
-# Steps over all layers that a network is refused before it moves its output layer alone, which
-# cannot be refused but for rounding, and then stays.
-_MOST_SHORTENINGS = 4
 # A network whose samples weigh less than this has nothing to learn from.
 _SMALLEST_WEIGHT = 1e-10
 # By so much may bounds exceed densities before samples are looked at again.
@@ -90,14 +76,19 @@ class MixtureState:
         return (self.log_likelihood + self.log_prior) / self.total_weight
 
     @property
+    def n_regions(self) -> int:
+        """Number of regions of all networks."""
+        return sum(len(network.partition) for network in self.networks)
+
+    @property
     def models(self) -> list[Model]:
         """The networks with their noise."""
         return [network.model for network in self.networks]
 
-    @property
-    def n_regions(self) -> int:
-        """Number of regions of all networks."""
-        return sum(len(network.partition) for network in self.networks)
+    def with_statistics(self, statistics: Sequence[SufficientStatistics]) -> MixtureState:
+        """Return the same parameters with other statistics of the networks."""
+        pairs = zip(self.networks, statistics, strict=True)
+        return replace(self, networks=tuple(replace(own, statistics=new) for own, new in pairs))
 
 
 class NetworkVisits:
@@ -109,47 +100,49 @@ class NetworkVisits:
         # (K, n) log of pi_k p_k(x), or -inf where it is below rounding of the sum.
         self.log_joint = np.full((len(models), len(samples)), -np.inf)
         self.log_weights = log_weights
-        self.is_complete = ~np.isnan(samples).any(axis=1)
-        # Of each network: the samples, whether they are complete, and what was found.
-        self.visits: list[list[tuple[Integers, bool, Visits]]] = [[] for _ in models]
-        self._visit_incomplete(np.flatnonzero(~self.is_complete))
-        self._visit_complete(np.flatnonzero(self.is_complete))
+        self.visits: list[list[tuple[Integers, Visits]]] = [[] for _ in models]  # and whose
+        is_complete = ~np.isnan(samples).any(axis=1)
+        self._visit_all(np.flatnonzero(~is_complete))
+        self._visit_complete(np.flatnonzero(is_complete))
         largest = self.log_joint.max(axis=0)
         sums = np.exp(self.log_joint - largest).sum(axis=0)
         self.log_density: Floats = largest + np.log(sums)
 
-    def _visit(self, network: int, chosen: Integers, complete: bool) -> None:
+    def _visit(self, network: int, chosen: Integers) -> None:
         if chosen.size == 0 or self.log_weights[network] == -np.inf:
             return
-        visitor = self.models[network].visitor
-        visits = visitor.visit(self.samples[chosen])
+        visits = self.models[network].visitor.visit(self.samples[chosen])
         self.log_joint[network, chosen] = self.log_weights[network] + visits.log_density
-        self.visits[network].append((chosen, complete, visits))
+        self.visits[network].append((chosen, visits))
 
-    def _visit_incomplete(self, samples: Integers) -> None:
+    def _visit_all(self, samples: Integers) -> None:
         for network in range(len(self.models)):
-            self._visit(network, samples, complete=False)
+            self._visit(network, samples)
 
     def _visit_complete(self, samples: Integers) -> None:
         """Visit the networks whose bounds are not below rounding of the density."""
-        if samples.size == 0:
-            return
-        if all(len(model.partition) == 1 for model in self.models):
+        if samples.size == 0 or all(len(model.partition) == 1 for model in self.models):
             # Gaussians are known as soon as their bounds.
-            for network in range(len(self.models)):
-                self._visit(network, samples, complete=True)
-            return
+            return self._visit_all(samples)
         table = self.samples[samples]
         bounds = np.stack([log_density_bounds(model.visitor, table) for model in self.models])
         bounds += self.log_weights[:, None]
         near = bounds >= bounds.max(axis=0) - NEGLIGIBLE - _BOUND_EXCESS
         for network in range(len(self.models)):
-            self._visit(network, samples[near[network]], complete=True)
+            self._visit(network, samples[near[network]])
         # Where the largest bound exceeded the density by more, others matter as well.
         known = self.log_joint[:, samples].max(axis=0)
         late = ~near & (bounds >= known - NEGLIGIBLE)
         for network in map(int, np.flatnonzero(late.any(axis=1))):
-            self._visit(network, samples[late[network]], complete=True)
+            self._visit(network, samples[late[network]])
+
+    def accumulate(self, network: int, shares: Floats) -> SufficientStatistics:
+        """Sum the statistics of one network, for weighted responsibilities (n,)."""
+        visitor = self.models[network].visitor
+        total = SufficientStatistics.none(visitor)
+        for chosen, visits in self.visits[network]:
+            total += accumulate(visitor, visits, self.samples[chosen], shares[chosen])
+        return total
 
     @property
     def responsibilities(self) -> Floats:
@@ -168,10 +161,9 @@ def log_density_bounds(visitor: Visitor, samples: Floats) -> Floats:
     It is at most the sum of the regions' evidences: a mass is at most 1.
     """
     conditionals = visitor.conditionals
-    n_regions, _, n_components = conditionals.slopes.shape
-    factor = visitor.noise.factor
+    n_regions, n_components, _ = conditionals.projections.shape
     # Samples last: sums and maxima over a few regions are then fast.
-    whitened = np.linalg.inv(factor) @ samples.T if factor.ndim == 2 else (samples / factor).T
+    whitened = np.ascontiguousarray(visitor.noise.whiten(samples).T)
     squares = np.einsum("dn,dn->n", whitened, whitened)
     offsets = np.einsum("rd,rd->r", conditionals.offsets, conditionals.offsets)
     exponents = 2.0 * conditionals.offsets @ whitened
@@ -181,7 +173,7 @@ def log_density_bounds(visitor: Visitor, samples: Floats) -> Floats:
     means = projections @ whitened - centers.reshape(-1, 1)
     means *= means
     exponents += means.reshape(n_regions, n_components, -1).sum(axis=1)
-    # Squares were subtracted from each other, and an inverse was not the best way to whiten.
+    # Squares were subtracted from each other.
     rounding = _ROUNDING * (squares + offsets.max())
     bound: Floats = 0.5 * (exponents.max(axis=0) - squares) + rounding + np.log(n_regions)
     return bound
@@ -191,28 +183,22 @@ def expect_mixture(
     models: Sequence[Model], log_weights: Floats, problem: Problem
 ) -> MixtureStatistics:
     """Run the E-step over batches of samples, NaN where a value is missing."""
-    full_squares = problem.covariance_type == "full"
+    if len(models) == 1:
+        (model,) = models
+        own = expect(model.visitor, problem.rows, problem.row_weights, problem.workers)
+        return MixtureStatistics((own,), own.total_weight, own.log_likelihood)
 
     def expect_batch(batch: Table, batch_weights: Floats) -> MixtureStatistics:
-        samples, weights = _heavy(batch, batch_weights)
+        samples, weights = take_heavy(batch, batch_weights)
         visited = NetworkVisits(models, log_weights, samples)
         shares = weights * visited.responsibilities
         return MixtureStatistics(
-            tuple(
-                _accumulate(visited, network, shares[network], full_squares)
-                for network in range(len(models))
-            ),
+            tuple(visited.accumulate(network, shares[network]) for network in range(len(models))),
             float(weights.sum()),
             float(weights @ visited.log_density),
         )
 
     return _sum(problem, models, expect_batch)
-
-
-def _heavy(batch: Table, weights: Floats) -> tuple[Floats, Floats]:
-    """Read the samples that have a weight: others may be so far out that nothing is known."""
-    chosen = weights > 0
-    return read(batch)[chosen], weights[chosen]
 
 
 def _sum(problem: Problem, models: Sequence[Model], function: Callable[..., Result]) -> Result:
@@ -225,34 +211,6 @@ def _sum(problem: Problem, models: Sequence[Model], function: Callable[..., Resu
     )
 
 
-def _accumulate(
-    visited: NetworkVisits, network: int, shares: Floats, full_squares: bool
-) -> SufficientStatistics:
-    """Sum the statistics of one network."""
-    visitor = visited.models[network].visitor
-    n_regions, n_features, n_components = visitor.conditionals.slopes.shape
-    parts = []
-    for chosen, complete, visits in visited.visits[network]:
-        samples, weights = visited.samples[chosen], shares[chosen]
-        parts.append(
-            accumulate(visits, samples, weights, n_regions, full_squares)
-            if complete
-            else accumulate_incomplete(visitor.incomplete, visits, samples, weights, full_squares)
-        )
-    if parts:
-        return reduce(add, parts)
-    return SufficientStatistics(
-        np.zeros(n_regions),
-        np.zeros((n_regions, n_components)),
-        np.zeros((n_regions, n_components, n_components)),
-        np.zeros((n_regions, n_features)),
-        np.zeros((n_regions, n_features, n_components)),
-        np.zeros((n_features if full_squares else 1, n_features)),
-        0.0,
-        0.0,
-    )
-
-
 @dataclass(frozen=True)
 class MixtureProblem:
     """What stays the same during a fit."""
@@ -260,6 +218,21 @@ class MixtureProblem:
     network: Problem  # of each network, with all samples
     concentration: float  # of the Dirichlet prior of the weights; 1 is flat
     noise_prior: NoisePrior
+
+    @classmethod
+    def of_one(cls, problem: Problem) -> MixtureProblem:
+        """Return the problem of a single network, which shares nothing with others."""
+        return cls(problem, 1.0, NoisePrior(0.0, np.diag(problem.noise_floors)))
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return len(self.network.rows)
+
+    def sample(self, n_samples: int, generator: np.random.Generator) -> MixtureProblem:
+        """Return the problem of at most so many of the samples, read into memory."""
+        sampled = self.network.sample(n_samples, generator)
+        return self if sampled is self.network else replace(self, network=sampled)
 
     def evaluate(self, weights: Floats, models: Sequence[Model]) -> MixtureState:
         """Run the E-step."""
@@ -297,27 +270,13 @@ class MixtureProblem:
         """Prepare a network for the E-step; TooManyRegionsError if that is hopeless."""
         return Model.build(self.network.prior.admit(network), noise, self.network.most_regions)
 
-    def propose(self, state: State, layers: Sequence[int]) -> Callable[[float], Model | None]:
-        """Return one network's step over some layers, by damping; None if there is no such step."""
-        # Without samples there is nothing to move for.
-        if state.statistics.total_weight < _SMALLEST_WEIGHT:
-            return lambda damping: None
-        propose = self.network.propose(state, layers)
-        joined = replace(state, statistics=self.noise_prior.join(state.statistics))
+    def begin(self, weights: Floats, networks: Sequence[tuple[Network, Noise]]) -> MixtureState:
+        """Run the E-step at parameters."""
+        return self.evaluate(weights, [self.build(*parts) for parts in networks])
 
-        def step(damping: float) -> Model | None:
-            try:
-                network = propose(damping)
-                return self.build(network, self.network.best_noise(joined, network))
-            except (TooManyRegionsError, np.linalg.LinAlgError):
-                # Too bold a step, or too few samples for one.
-                return None
-
-        return step
-
-    def move(self, state: State, layers: Sequence[int], damping: float) -> Model | None:
-        """Return one network after a step over some layers; None if there is no such step."""
-        return self.propose(state, layers)(damping)
+    def propose(self, state: State, layers: Sequence[int]) -> Proposal:
+        """Return one network's step over some layers."""
+        return Proposal(self, state, layers)
 
     def gains(self, state: MixtureState, models: Sequence[Model]) -> Floats:
         """Lower bounds on what each network's step adds to the objective, (K,)."""
@@ -325,7 +284,7 @@ class MixtureProblem:
         moved = [k for k, (a, b) in enumerate(zip(state.models, models, strict=True)) if a is not b]
 
         def add_up(batch: Table, batch_weights: Floats) -> Floats:
-            samples, weights = _heavy(batch, batch_weights)
+            samples, weights = take_heavy(batch, batch_weights)
             visited = NetworkVisits(state.models, log_weights, samples)
             shares = weights * visited.responsibilities
             gains = np.zeros(len(models))
@@ -342,82 +301,67 @@ class MixtureProblem:
         return np.asarray(gains)
 
 
-@dataclass
-class MixtureStep:
-    """A step of every network: Levenberg-Marquardt over all layers, or one layer at a time."""
+class Proposal:
+    """The M-step of one network, which looks at its statistics alone.
 
-    problem: MixtureProblem
-    m_step: str
-    tol: float
-    exchange: Callable[[MixtureState], MixtureState | None] | None = None  # when EM stands still
-    n_exchanges: int = 0  # left
-    dampings: Floats | None = None  # (K,)
-    n_still: int = 0  # iterations that gained little
+    All layers move together by a damped Gauss-Newton step.  Around that, the output is linear in
+    each layer, and it is not in two of them; so the output layer is maximized once more, given what
+    the hidden layers have become, and the noise after it.  A step of the output layer alone is the
+    maximum as it is; under a prior of the weights, damping has to do.
+    """
 
-    def __call__(self, state: MixtureState) -> MixtureState | None:
-        """Return a state that is no worse, or None if there is none to be found."""
-        trial = self._step(state)
-        gain = 0.0 if trial is None else trial.lower_bound - state.lower_bound
-        self.n_still = self.n_still + 1 if gain < self.tol else 0
-        if (trial is None or self.n_still >= PATIENCE) and self.n_exchanges > 0:
-            self.n_exchanges -= 1
-            assert self.exchange is not None
-            exchanged = self.exchange(trial or state)
-            if exchanged is not None:
-                self.dampings, self.n_still = None, 0
-                return exchanged
-        return trial
+    def __init__(self, problem: MixtureProblem, state: State, layers: Sequence[int]) -> None:
+        self.problem, self.state, self.layers = problem, state, layers
+        # Without samples there is nothing to move for.
+        self.is_idle = state.statistics.total_weight < _SMALLEST_WEIGHT
+        self._solved: dict[float, tuple[Network, Noise]] = {}
 
-    def _step(self, state: MixtureState) -> MixtureState | None:
-        n_layers = state.networks[0].network.n_hidden_layers + 1
-        groups = [list(range(n_layers))]
-        if self.m_step == "layerwise":
-            groups = [[layer] for layer in reversed(range(n_layers))]
-        moved = None
-        for layers in groups:
-            trial = self._move(state, layers)
-            if trial is not None:
-                moved = state = trial
-        return moved
+    def __call__(self, damping: float, stretch: float = 1.0) -> Model | None:
+        """Return the network after the step, or after one so many times as long; None if none."""
+        if self.is_idle:
+            return None
+        try:
+            if damping not in self._solved:
+                self._solved[damping] = self._solve(damping)
+            network, noise = self._solved[damping]
+            if stretch != 1.0:
+                network, noise = self._stretch(network, noise, stretch)
+            return self.problem.build(network, noise)
+        except (TooManyRegionsError, np.linalg.LinAlgError):
+            # Too bold a step, or too few samples for one.
+            return None
 
-    def _move(self, state: MixtureState, layers: list[int]) -> MixtureState | None:
-        if self.dampings is None:
-            self.dampings = np.full(len(state.networks), FIRST_DAMPING)
-        dampings, output = self.dampings, state.networks[0].network.n_hidden_layers
-        is_safe = layers == [output]  # the regions stay
-        steps = [self.problem.propose(network, layers) for network in state.networks]
-        models = [
-            step(SMALLEST_DAMPING if is_safe else damping) or network.model
-            for step, damping, network in zip(steps, dampings, state.networks, strict=True)
-        ]
-        n_refusals = np.zeros(len(steps), dtype=np.intp)
-        weights = self.problem.best_weights(state)
-        while True:
-            trial = self.problem.evaluate(weights, models)
-            if trial.lower_bound >= state.lower_bound:
-                if trial.lower_bound - state.lower_bound > WORTHWHILE * self.tol:
-                    bolder = n_refusals == 0
-                    dampings[bolder] = np.maximum(
-                        DAMPING_DECREASE * dampings[bolder], SMALLEST_DAMPING
-                    )
-                return trial
-            refused = np.flatnonzero(self.problem.gains(state, models) < 0.0)
-            if refused.size == 0:
-                return None  # rounding
-            for k in map(int, refused):
-                n_refusals[k] += 1
-                models[k] = self._shorten(state.networks[k], steps[k], k, int(n_refusals[k]))
+    @cached_property
+    def _propose(self) -> Callable[[float], Network]:
+        return self.problem.network.propose(self.state, self.layers)
 
-    def _shorten(
-        self, network: State, step: Callable[[float], Model | None], number: int, n_refusals: int
-    ) -> Model:
-        """Return a network after a smaller step than the one that was refused."""
-        assert self.dampings is not None
-        model: Model | None = None
-        if n_refusals <= _MOST_SHORTENINGS:
-            self.dampings[number] = min(DAMPING_INCREASE * self.dampings[number], LARGEST_DAMPING)
-            model = step(self.dampings[number])
-        elif n_refusals == _MOST_SHORTENINGS + 1:
-            output = network.network.n_hidden_layers
-            model = self.problem.move(network, [output], SMALLEST_DAMPING)
-        return model or network.model
+    def _solve(self, damping: float) -> tuple[Network, Noise]:
+        own, state = self.problem.network, self.state
+        if own.prior.density is not None:
+            network = self._propose(damping)
+        elif state.network.is_affine:
+            network = own.best_output(state, state.network)  # the maximum, whatever the damping
+        else:
+            network = self._propose(damping)
+            if len(self.layers) > 1:
+                network = own.best_output(state, network)
+        prior = self.problem.noise_prior
+        joined = replace(state, statistics=prior.join(state.statistics, type(state.noise)))
+        return network, own.best_noise(joined, network)
+
+    def _stretch(self, network: Network, noise: Noise, factor: float) -> tuple[Network, Noise]:
+        """Go so many times as far as to a network and its noise.
+
+        Hidden layers do; the output layer follows, such that the function does, as well as it can.
+        """
+        own, state = self.problem.network, self.state
+        noise = state.noise.beyond(noise, factor, own.noise_floors)
+        stretched = state.network.toward(network, factor)
+        if len(self.layers) > 1:
+            patterns = state.partition.patterns
+            here, there = (
+                maps.homogeneous(len(patterns))[:, :-1]
+                for maps in (state.partition.maps.composed, network.maps(patterns)[-1])
+            )
+            stretched = own.best_output(state, stretched, here + factor * (there - here))
+        return stretched, noise

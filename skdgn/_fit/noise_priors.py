@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import gammaln, multigammaln
 
 from skdgn._fit.statistics import SufficientStatistics
-from skdgn._noise import Noise, bound_below
+from skdgn._noise import KINDS, Noise, raise_matrix
 from skdgn._runtime import Floats
 
 # The least weight that is tried.  The most is the number of features: by more, the noise would stay
@@ -38,16 +37,16 @@ class NoisePrior:
         weight: float | None,
         counts: Floats,
         covariances: Floats,
-        n_estimated: float,
+        n_estimated: Floats | float,
         covariance_type: str,
         floors: Floats,
     ) -> NoisePrior:
         """Return what noises (K, D, D) of networks with so many samples (K,) have in common.
 
         If the weight is None, it is the one that explains these noises best, given that so many
-        parameters were estimated for each feature of a network.
+        parameters were estimated for each feature of a network, or (K,) of the networks.
         """
-        covariance = bound_below(pool_covariances(counts, covariances), floors)
+        covariance = raise_matrix(pool_covariances(counts, covariances), floors)
         if weight is None:
             weight = estimate_weight(counts, covariances, n_estimated, covariance, covariance_type)
         return cls(weight, covariance)
@@ -64,13 +63,11 @@ class NoisePrior:
         excess = np.trace(whitened) - len(whitened)
         return float(-0.5 * self.weight * (noise.log_determinant - self._log_determinant + excess))
 
-    def join(self, statistics: SufficientStatistics) -> SufficientStatistics:
-        """Add these samples to the statistics that the noise is estimated from."""
-        squares = statistics.squares
-        covariance = self.covariance if len(squares) > 1 else np.diagonal(self.covariance)
+    def join(self, statistics: SufficientStatistics, kind: type[Noise]) -> SufficientStatistics:
+        """Add these samples to the statistics that noise of a kind is estimated from."""
         return replace(
             statistics,
-            squares=squares + self.weight * covariance,
+            squares=statistics.squares + self.weight * kind.squares_of(self.covariance),
             total_weight=statistics.total_weight + self.weight,
         )
 
@@ -108,7 +105,7 @@ def pool_covariances(counts: Floats, covariances: Floats) -> Floats:
 def estimate_weight(
     counts: Floats,
     covariances: Floats,
-    n_estimated: float,
+    n_estimated: Floats | float,
     common: Floats,
     covariance_type: str,
 ) -> float:
@@ -117,38 +114,12 @@ def estimate_weight(
     Given the prior, the scatter of a network's samples has a density in closed form, with the
     covariance integrated out: empirical Bayes.
     """
-    n_features = len(common)
-    if len(counts) == 1 and covariance_type != "full":
-        return 0.0  # a single network has nothing but its own variances to be compared with
-    blocks, size = covariances, 1
-    if covariance_type == "spherical":
-        blocks, common = covariances[:, :1, :1], common[:1, :1]
-        size = n_features  # every sample counts so many times
-    scatters = size * counts[:, None, None] * blocks
+    kind = KINDS[covariance_type]
+    if len(counts) < kind.fewest_to_compare:
+        return 0.0  # it has nothing but its own variances to be compared with
+    scatters = counts[:, None, None] * covariances
     # What is left of the samples once the network has gone where they are.
     counts = np.maximum(counts - n_estimated, 0.0)
-    weights = np.geomspace(_LEAST_WEIGHT, max(n_features, 1.0), _N_WEIGHTS)
-    evidence = _evidence_full if covariance_type == "full" else _evidence_diagonal
-    evidences = [evidence(size * counts, scatters, common, size * weight) for weight in weights]
+    weights = np.geomspace(_LEAST_WEIGHT, max(len(common), 1.0), _N_WEIGHTS)
+    evidences = [kind.log_evidence(counts, scatters, common, weight) for weight in weights]
     return float(weights[np.argmax(evidences)])
-
-
-def _evidence_full(counts: Floats, scatters: Floats, common: Floats, weight: float) -> float:
-    """Log density of scatter matrices (K, D, D), but for terms without the prior."""
-    n_features = len(common)
-    freedom = weight + n_features + 1.0  # the mean of the prior is the common covariance
-    _, before = np.linalg.slogdet(weight * common)
-    _, after = np.linalg.slogdet(weight * common + scatters)
-    total = 0.5 * (freedom * before - (freedom + counts) * after)
-    total += multigammaln(0.5 * (freedom + counts), n_features)
-    return float(np.sum(total - multigammaln(0.5 * freedom, n_features)))
-
-
-def _evidence_diagonal(counts: Floats, scatters: Floats, common: Floats, weight: float) -> float:
-    """As above, of the diagonals alone."""
-    freedom = weight + 2.0
-    before = weight * np.diagonal(common)
-    after = before + np.einsum("kdd->kd", scatters)
-    more = (freedom + counts)[:, None]
-    total = 0.5 * (freedom * np.log(before) - more * np.log(after)) + gammaln(0.5 * more)
-    return float(np.sum(total - gammaln(0.5 * freedom)))

@@ -13,18 +13,15 @@ others solved for again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse.linalg
 
+from skdgn._fit.damping import Damping
 from skdgn._fit.maximization import (
-    CG_TOLERANCE,
     LARGEST_DENSE_SYSTEM,
-    MOST_CG_STEPS,
     GaussNewtonSystem,
+    solve_definite,
+    solve_iteratively,
 )
 from skdgn._fit.weight_priors import WeightPrior
 from skdgn._network import Network
@@ -41,15 +38,6 @@ _SMALLEST_DIAGONAL = 1e-8
 _SMALLEST_DAMPING = 1e-10
 
 
-class _Terms(NamedTuple):
-    """What the prior adds, one entry per weight or bias."""
-
-    slope: Floats  # likelihood's gradient plus the prior's
-    curvature: Floats
-    lower: Floats
-    upper: Floats
-
-
 class PenalizedSystem:
     """The damped Gauss-Newton system of chosen layers, under a prior."""
 
@@ -63,54 +51,24 @@ class PenalizedSystem:
     ) -> None:
         self.system = system
         self.network = network
-        self.layers = sorted(layers)
+        self.places = [network.learned[layer] for layer in sorted(layers)]
         self.prior = prior
         if system.with_output:
             # Whitened outputs are L^-1 x; weights with a prior are those before whitening.
             # (the transposed inverse factor)
             self.pull = noise.whiten(np.eye(network.n_features))
-        self.weights = np.concatenate(
-            [
-                np.column_stack([network.coefs[layer], network.intercepts[layer]]).ravel()
-                for layer in self.layers
-            ]
-        )
+        self.weights = np.concatenate([network.layers[place].parameters for place in self.places])
         parts = [system.hidden_gradient]
         if system.with_output:
             parts.append((self.pull @ system.output_gradient).ravel())
         self.gradient = np.concatenate(parts)
-        self.terms = self._terms()
+        assert prior.density is not None  # else there is nothing to penalize
+        scales = np.concatenate([prior.scales(network, place) for place in self.places])
+        self.terms = prior.density.terms(self.weights, self.gradient, scales)
         self.diagonal = self._diagonal()
         self.dense = len(self.weights) <= LARGEST_DENSE_SYSTEM
         if self.dense:
             self.matrix = self._matrix()
-
-    def _terms(self) -> _Terms:
-        scales = []
-        for layer in self.layers:
-            coef = self.network.coefs[layer]
-            layer_scales = np.full((coef.shape[0], coef.shape[1] + 1), np.inf)
-            layer_scales[:, :-1] = self.prior.scales(self.network, layer)
-            scales.append(layer_scales.ravel())
-        scale = np.concatenate(scales)  # infinite for intercepts
-        weights, gradient = self.weights, self.gradient
-        zeros = np.zeros_like(weights)
-        unbounded = np.full_like(weights, np.inf)
-        if self.prior.kind == "gaussian":
-            curvature = scale**-2.0
-            return _Terms(gradient - curvature * weights, curvature, -unbounded, unbounded)
-        if self.prior.kind == "uniform":
-            return _Terms(gradient, zeros, -scale, scale)
-        signs = np.sign(weights)
-        leaves = (weights == 0) & (np.abs(gradient) > 1.0 / scale)
-        signs[leaves] = np.sign(gradient[leaves])
-        free = np.isinf(scale)
-        return _Terms(
-            gradient - signs / scale,
-            zeros,
-            np.where(free | (signs < 0), -np.inf, 0.0),
-            np.where(free | (signs > 0), np.inf, 0.0),
-        )
 
     def _diagonal(self) -> Floats:
         parts = [self.system.diagonal]
@@ -149,20 +107,24 @@ class PenalizedSystem:
 
     def solve(self, damping: float) -> Network:
         """Propose weights within the bounds; the direction to them ascends."""
-        target = self.weights
-        for _ in range(_MOST_DAMPINGS):
+
+        def attempt(damping: float) -> Floats | None:
             target = self._solve_bounded(damping)
-            if self.terms.slope @ (target - self.weights) > 0:
-                break
-            damping = max(damping, _SMALLEST_DAMPING) * _DAMPING_INCREASE
-        coefs, intercepts = list(self.network.coefs), list(self.network.intercepts)
-        first = 0
-        for layer in self.layers:
-            n_units, fan_in = coefs[layer].shape
-            block = target[first : first + n_units * (fan_in + 1)].reshape(n_units, fan_in + 1)
-            coefs[layer], intercepts[layer] = block[:, :-1].copy(), block[:, -1].copy()
-            first += block.size
-        return replace(self.network, coefs=tuple(coefs), intercepts=tuple(intercepts))
+            ascends = self.terms.slope @ (target - self.weights) > 0
+            return target if ascends else None
+
+        rule = Damping(
+            damping, increase=_DAMPING_INCREASE, smallest=_SMALLEST_DAMPING, largest=np.inf
+        )
+        target = rule.search(attempt, _MOST_DAMPINGS)
+        if target is None:
+            target = self._solve_bounded(rule.value / _DAMPING_INCREASE)
+        layers = [self.network.layers[place] for place in self.places]
+        ends = np.cumsum([layer.n_parameters for layer in layers])[:-1]
+        parts = zip(layers, np.split(target, ends), strict=True)
+        return self.network.replace_layers(
+            self.places, [layer.with_parameters(part) for layer, part in parts]
+        )
 
     def _solve_bounded(self, damping: float) -> Floats:
         weights, (slope, curvature, lower, upper) = self.weights, self.terms
@@ -190,25 +152,11 @@ class PenalizedSystem:
         """Solve for the weights that are not on a bound."""
         if self.dense:
             matrix = self.matrix[np.ix_(free, free)] + np.diag(ridge[free])
-            try:
-                return scipy.linalg.cho_solve(scipy.linalg.cho_factor(matrix), slope[free])
-            except np.linalg.LinAlgError:
-                # Rounding made a nearly singular matrix indefinite: least squares will do.
-                solution = np.linalg.lstsq(matrix, slope[free], rcond=1e-12)[0]
-                return np.asarray(solution, dtype=np.float64)
+            return solve_definite(matrix, slope[free])
 
         def multiply(direction: Floats) -> Floats:
             everywhere = np.zeros_like(ridge)
             everywhere[free] = direction.ravel()
             return (self._multiply(everywhere) + ridge * everywhere)[free]
 
-        shape = (int(free.sum()), int(free.sum()))
-        scale = 1.0 / (self.diagonal + ridge)[free]
-        step, _ = scipy.sparse.linalg.cg(
-            scipy.sparse.linalg.LinearOperator(shape, multiply),
-            slope[free],
-            rtol=CG_TOLERANCE,
-            maxiter=MOST_CG_STEPS,
-            M=scipy.sparse.linalg.LinearOperator(shape, lambda v: scale * v.ravel()),
-        )
-        return step
+        return solve_iteratively(multiply, slope[free], (self.diagonal + ridge)[free])

@@ -12,9 +12,15 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skdgn._fit.statistics import SufficientStatistics
-from skdgn._runtime import Bools, Floats
+from skdgn._network import Codes
+from skdgn._noise import Noise
+from skdgn._partition import find_similar
+from skdgn._runtime import Floats
+
+Integers = NDArray[np.intp]
 
 # A chunk has the share (its weight / that of all rows so far) ** _FORGETTING in the average.  Any
 # exponent in (1/2, 1] converges (Cappe and Moulines, 2009, assumption 1); 1 never forgets the first
@@ -29,7 +35,7 @@ class Running:
     center: Floats  # (D,) and
     deviations: Floats  # (D,): the units
     floors: Floats  # (D,): smallest variances of the noise, in these units
-    patterns: Bools  # (R, total hidden units)
+    patterns: Codes  # (R, total hidden units)
     statistics: SufficientStatistics
     damping: float  # of the next step of the hidden layers
 
@@ -48,28 +54,18 @@ class Running:
         own.pop("statistics")
         return {**own, **vars(self.statistics)}
 
-    def take_features(self, features: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Running:
-        """Return what is known of these features, in this order."""
+    def take_features(self, features: Integers, kind: type[Noise]) -> Running:
+        """Return what is known of these features, in this order, for this kind of noise."""
         return replace(
             self,
             center=self.center[features],
             deviations=self.deviations[features],
             floors=self.floors[features],
-            statistics=self.statistics.take_features(features),
+            statistics=self.statistics.take_features(features, kind),
         )
 
-    def blend(
-        self, chunk: SufficientStatistics, patterns: Bools, chunk_weight: float
-    ) -> SufficientStatistics:
-        """Average with the statistics of a chunk, for the regions with these patterns.
-
-        Those of the chunk weigh as much as all rows so far, the chunk included.
-        """
-        shares = share_weights(chunk_weight, chunk.total_weight, self.statistics.total_weight)
-        return self.mix(chunk, patterns, *shares)
-
     def mix(
-        self, chunk: SufficientStatistics, patterns: Bools, old: float, new: float
+        self, chunk: SufficientStatistics, patterns: Codes, old: float, new: float
     ) -> SufficientStatistics:
         """Add the statistics of a chunk, of the regions with these patterns, in these shares."""
         before = self.statistics
@@ -96,12 +92,3 @@ def share_weights(chunk_weight: float, total: float, before: float) -> tuple[flo
     """
     new = (chunk_weight / total) ** _FORGETTING
     return (1.0 - new) * total / before, new
-
-
-def find_similar(patterns: Bools, among: Bools) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Find for each pattern the one that differs in the fewest units."""
-    known = {pattern.tobytes(): place for place, pattern in enumerate(among)}
-    places = np.array([known.get(pattern.tobytes(), -1) for pattern in patterns], dtype=np.intp)
-    for place in np.flatnonzero(places < 0):
-        places[place] = np.argmin((among != patterns[place]).sum(axis=1))
-    return places

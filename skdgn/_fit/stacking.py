@@ -14,21 +14,10 @@ _MOST_ITERATIONS = 10_000
 def stack(log_densities: Floats, row_weights: Floats) -> Floats:
     """Find the weights (K,) of the likeliest average of K densities.
 
-    Parameters
-    ----------
-    log_densities : ndarray of shape (n, K)
-        Log density of each sample under each member; NaN under members that have seen it.
-    row_weights : ndarray of shape (n,)
-        Weights of the samples.
+    They add up to one, and maximize the sum of ``log(sum_k w_k p_k(x))`` over the samples, of which
+    log densities (n, K) and weights (n,) are given.  Members that have seen x, whose log density is
+    NaN, do not count.
 
-    Returns
-    -------
-    weights : ndarray of shape (K,)
-        They add up to one, and maximize the sum of log(sum_k w_k p_k(x)) over the samples, where
-        members that have seen x do not count.
-
-    Notes
-    -----
     EM for the weights of a mixture; the objective is concave.  A density of zero in place of what a
     member says of its own samples bounds the average from below.  To divide by the weights of the
     others instead would reward a ranking of the members, in which the best alone has weight.

@@ -5,31 +5,21 @@ Per region, sums over rows of ``w``, ``w z``, ``w z z'``, ``w x``, ``w x z'`` un
 number of rows.
 
 What is missing from a row enters through its expectations: given z and what was observed, it is
-Gaussian, with a mean that is affine in z on each region (`skdgn._posterior.patterns`).  So the
-M-step need
-not know of holes, and its gradient is that of the likelihood of what was observed.
+Gaussian, with a mean that is affine in z on each region (`skdgn._noise.missing`).  So the M-step
+need not know of missing values, and its gradient is that of the likelihood of what was observed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._posterior import (
-    NoiseUnits,
-    ObservedRegions,
-    RegionMaps,
-    Visitor,
-    Visits,
-    find_holes,
-    make_holes,
-    whiten_observed,
-)
-from skdgn._runtime import Floats, Table, Workers, read, sum_kernel
+from skdgn._noise import Holes, Noise, NoiseUnits, find_holes, make_holes, predict_missing
+from skdgn._posterior import RegionMaps, Visitor, Visits
+from skdgn._runtime import Floats, Table, Workers, inlined_sum_kernel, read, sum_kernel
 
 
 @dataclass(frozen=True)
@@ -41,130 +31,107 @@ class SufficientStatistics:
     second: Floats  # (R, S, S) sum of w z z'
     data: Floats  # (R, D) sum of w x
     cross: Floats  # (R, D, S) sum of w x z'
-    squares: Floats  # (M, D) sum over all regions of w x x', M = D, or of its diagonal, M = 1
+    squares: Floats  # sum over all regions of what the noise asks for: see `Noise.collect`
     total_weight: float  # sum of the rows' weights
     log_likelihood: float  # weighted sum of log p(x)
 
-    def take_features(self, features: NDArray[np.intp]) -> SufficientStatistics:
-        """Return the statistics of these features, in this order."""
-        squares = self.squares if len(self.squares) == 1 else self.squares[features]
+    @classmethod
+    def none(cls, visitor: Visitor) -> SufficientStatistics:
+        """Return the statistics of no row."""
+        n_regions, n_features, n_components = visitor.partition.maps.shape
+        return cls(
+            np.zeros(n_regions),
+            np.zeros((n_regions, n_components)),
+            np.zeros((n_regions, n_components, n_components)),
+            np.zeros((n_regions, n_features)),
+            np.zeros((n_regions, n_features, n_components)),
+            visitor.noise.collect(np.empty((0, n_features)), np.empty(0)),
+            0.0,
+            0.0,
+        )
+
+    def take_features(self, features: NDArray[np.intp], kind: type[Noise]) -> SufficientStatistics:
+        """Return the statistics of these features, in this order, for this kind of noise."""
         return replace(
             self,
             data=self.data[:, features],
             cross=self.cross[:, features],
-            squares=squares[:, features],
+            squares=kind.take_squares(self.squares, features),
         )
 
     def __add__(self, other: SufficientStatistics) -> SufficientStatistics:
-        return SufficientStatistics(
-            self.weights + other.weights,
-            self.first + other.first,
-            self.second + other.second,
-            self.data + other.data,
-            self.cross + other.cross,
-            self.squares + other.squares,
-            self.total_weight + other.total_weight,
-            self.log_likelihood + other.log_likelihood,
-        )
+        mine, others = vars(self), vars(other)
+        return SufficientStatistics(**{name: mine[name] + others[name] for name in mine})
+
+
+class _Sums(NamedTuple):
+    """Arrays of `SufficientStatistics`, for kernels to add to."""
+
+    weights: Floats
+    first: Floats
+    second: Floats
+    data: Floats
+    cross: Floats
+    squares: Floats
 
 
 def accumulate(
-    visits: Visits,
-    rows: Floats,
-    row_weights: Floats,
-    n_regions: int,
-    full_squares: bool,
+    visitor: Visitor, visits: Visits, rows: Floats, row_weights: Floats
 ) -> SufficientStatistics:
-    """Sum the statistics of a batch of rows (n, D) over its sparse posterior."""
-    n_components, n_features = visits.means.shape[1], rows.shape[1]
-    weights = np.zeros(n_regions)
-    first = np.zeros((n_regions, n_components))
-    second = np.zeros((n_regions, n_components, n_components))
-    data = np.zeros((n_regions, n_features))
-    cross = np.zeros((n_regions, n_features, n_components))
-    _accumulate(visits, rows, row_weights, weights, first, second, data, cross)
-    # A row's responsibilities add up to one.
-    weighted = row_weights[:, None] * rows
-    squares = rows.T @ weighted if full_squares else np.einsum("nd,nd->d", rows, weighted)[None]
+    """Sum the statistics of a batch of rows (n, D) over its sparse posterior.
+
+    Either all rows are complete, or none of them is.
+    """
+    none = SufficientStatistics.none(visitor)
+    sums = _Sums(*(vars(none)[name] for name in _Sums._fields))
+    if np.isnan(rows).any():
+        regions, rows = visitor.incomplete, np.ascontiguousarray(rows)
+        _accumulate_incomplete(visits, rows, row_weights, regions.units, regions.maps, sums)
+    else:
+        _accumulate(visits, rows, row_weights, sums)
+        # A row's responsibilities add up to one.
+        sums = sums._replace(squares=visitor.noise.collect(rows, row_weights))
     return SufficientStatistics(
-        weights,
-        first,
-        second,
-        data,
-        cross,
-        squares,
-        float(row_weights.sum()),
-        float(row_weights @ visits.log_density),
+        *sums,
+        total_weight=float(row_weights.sum()),
+        log_likelihood=float(row_weights @ visits.log_density),
     )
 
 
 @sum_kernel
-def _accumulate(
-    visits: Visits,
-    rows: Floats,
-    row_weights: Floats,
-    weights: Floats,
-    first: Floats,
-    second: Floats,
-    data: Floats,
-    cross: Floats,
-) -> None:
-    n_components, n_features = visits.means.shape[1], rows.shape[1]
+def _accumulate(visits: Visits, rows: Floats, row_weights: Floats, sums: _Sums) -> None:
+    """Add complete rows, but for the squares."""
     for n in range(len(rows)):
         for v in range(visits.start[n], visits.start[n + 1]):
             r = visits.regions[v]
             w = row_weights[n] * visits.responsibilities[v]
-            weights[r] += w
-            for s in range(n_components):
-                z = visits.means[v, s]
-                first[r, s] += w * z
-                for t in range(n_components):
-                    second[r, s, t] += w * (visits.covariances[v, s, t] + z * visits.means[v, t])
-            for d in range(n_features):
+            _add_latent(r, w, visits, v, sums)
+            for d in range(rows.shape[1]):
                 x = w * rows[n, d]
-                data[r, d] += x
-                for s in range(n_components):
-                    cross[r, d, s] += x * visits.means[v, s]
+                sums.data[r, d] += x
+                for s in range(visits.means.shape[1]):
+                    sums.cross[r, d, s] += x * visits.means[v, s]
 
 
-def accumulate_incomplete(
-    regions: ObservedRegions,
-    visits: Visits,
-    rows: Floats,
-    row_weights: Floats,
-    full_squares: bool,
-) -> SufficientStatistics:
-    """Sum the statistics of a batch of rows (n, D) with holes over its sparse posterior."""
-    n_regions, n_features, n_components = regions.maps.slopes.shape
-    weights = np.zeros(n_regions)
-    first = np.zeros((n_regions, n_components))
-    second = np.zeros((n_regions, n_components, n_components))
-    data = np.zeros((n_regions, n_features))
-    cross = np.zeros((n_regions, n_features, n_components))
-    squares = np.zeros((n_features if full_squares else 1, n_features))
-    _accumulate_incomplete(
-        visits,
-        np.ascontiguousarray(rows),
-        row_weights,
-        regions.units,
-        regions.maps,
-        weights,
-        first,
-        second,
-        data,
-        cross,
-        squares,
-    )
-    return SufficientStatistics(
-        weights,
-        first,
-        second,
-        data,
-        cross,
-        squares,
-        float(row_weights.sum()),
-        float(row_weights @ visits.log_density),
-    )
+@inlined_sum_kernel
+def _add_latent(r: int, w: float, visits: Visits, v: int, sums: _Sums) -> None:
+    """Add what a visit says of z."""
+    sums.weights[r] += w
+    for s in range(visits.means.shape[1]):
+        z = visits.means[v, s]
+        sums.first[r, s] += w * z
+        for t in range(visits.means.shape[1]):
+            product = visits.covariances[v, s, t] + z * visits.means[v, t]
+            sums.second[r, s, t] += w * product
+
+
+class _Completed(NamedTuple):
+    """A row whose missing values are expected at ``values + rates (z - mean of z)``."""
+
+    values: Floats  # (D,)
+    rates: Floats  # (D, S), zero where a value was observed
+    spreads: Floats  # (D, S) rates times the covariance of z
+    noise: Floats  # (D,) buffer
 
 
 @sum_kernel
@@ -174,137 +141,163 @@ def _accumulate_incomplete(
     row_weights: Floats,
     units: NoiseUnits,
     maps: RegionMaps,
-    weights: Floats,
-    first: Floats,
-    second: Floats,
-    data: Floats,
-    cross: Floats,
-    squares: Floats,
+    sums: _Sums,
 ) -> None:
+    """Add rows with missing values."""
     n_components, n_features = visits.means.shape[1], rows.shape[1]
-    full_squares = len(squares) == n_features
-    deviations, slopes, offsets = units.deviations, maps.slopes, maps.offsets
     holes = make_holes(units)
-    order, factor, is_correlated = holes.order, holes.factor, holes.factor.size > 0
-    # Given z on a region, the completed row is expected at: values + rates (z - mean of z).
-    values = np.empty(n_features)
-    rates = np.zeros((n_features, n_components))
-    spreads = np.zeros((n_features, n_components))  # rates times the covariance of z
-    whitened = np.empty(n_features)
+    completed = _Completed(
+        np.empty(n_features),
+        np.empty((n_features, n_components)),
+        np.empty((n_features, n_components)),
+        np.empty(n_features),
+    )
     for n in range(len(rows)):
-        n_observed = find_holes(rows[n], units, holes)
-        for i in range(n_observed):
-            d = order[i]
-            values[d] = rows[n, d]
-            for s in range(n_components):
-                rates[d, s] = 0.0
-                spreads[d, s] = 0.0
+        find_holes(rows[n], units, holes)
+        _keep_observed(rows[n], holes, completed)
+        _add_constant_squares(row_weights[n], rows[n], units, holes, sums.squares)
         for v in range(visits.start[n], visits.start[n + 1]):
             r = visits.regions[v]
             w = row_weights[n] * visits.responsibilities[v]
             mean, covariance = visits.means[v], visits.covariances[v]
-            weights[r] += w
-            for s in range(n_components):
-                first[r, s] += w * mean[s]
-                for t in range(n_components):
-                    second[r, s, t] += w * (covariance[s, t] + mean[s] * mean[t])
-
-            for i in range(n_observed, n_features):
-                d = order[i]
-                values[d] = offsets[r, d]
-                for s in range(n_components):
-                    rates[d, s] = slopes[r, d, s]
-                    values[d] += slopes[r, d, s] * mean[s]
-            if is_correlated:
-                # What is observed of the noise tells of what is not.
-                for column in range(-1, n_components):
-                    for i in range(n_observed):
-                        d = order[i]
-                        if column >= 0:
-                            whitened[i] = slopes[r, d, column]
-                        else:
-                            whitened[i] = offsets[r, d] - rows[n, d] / deviations[d]
-                            for s in range(n_components):
-                                whitened[i] += slopes[r, d, s] * mean[s]
-                    whiten_observed(factor, n_observed, whitened)
-                    for i in range(n_observed, n_features):
-                        explained = 0.0
-                        for j in range(n_observed):
-                            explained += factor[i, j] * whitened[j]
-                        if column >= 0:
-                            rates[order[i], column] -= explained
-                        else:
-                            values[order[i]] -= explained
-            for i in range(n_observed, n_features):
-                d = order[i]
-                values[d] *= deviations[d]
-                for s in range(n_components):
-                    rates[d, s] *= deviations[d]
-                for s in range(n_components):
-                    spreads[d, s] = 0.0
-                    for t in range(n_components):
-                        spreads[d, s] += rates[d, t] * covariance[t, s]
-
+            _add_latent(r, w, visits, v, sums)
+            _expect_missing(rows[n], r, mean, covariance, units, maps, holes, completed)
             for d in range(n_features):
-                data[r, d] += w * values[d]
+                sums.data[r, d] += w * completed.values[d]
                 for s in range(n_components):
-                    cross[r, d, s] += w * (values[d] * mean[s] + spreads[d, s])
-            # What does not depend on z, the products of what was observed and the noise of the
-            # rest, is the same for all visits: once is enough.
-            constant = row_weights[n] if v == visits.start[n] else 0.0
-            for i in range(0 if constant > 0.0 else n_observed, n_features):
+                    product = completed.values[d] * mean[s] + completed.spreads[d, s]
+                    sums.cross[r, d, s] += w * product
+            _add_squares(w, holes, completed, sums.squares)
+
+
+@inlined_sum_kernel
+def _keep_observed(row: Floats, holes: Holes, completed: _Completed) -> None:
+    """Fill in what was observed, which does not depend on z."""
+    for i in range(holes.n_observed[0]):
+        d = holes.order[i]
+        completed.values[d] = row[d]
+        for s in range(completed.rates.shape[1]):
+            completed.rates[d, s] = 0.0
+            completed.spreads[d, s] = 0.0
+
+
+@inlined_sum_kernel
+def _expect_missing(
+    row: Floats,
+    r: int,
+    mean: Floats,
+    covariance: Floats,
+    units: NoiseUnits,
+    maps: RegionMaps,
+    holes: Holes,
+    completed: _Completed,
+) -> None:
+    """Fill in what is missing, as it is expected on a region given z."""
+    order, n_observed, n_features = holes.order, holes.n_observed[0], row.size
+    values, rates, spreads = completed.values, completed.rates, completed.spreads
+    noise = completed.noise
+    for i in range(n_observed, n_features):
+        d = order[i]
+        values[d] = maps.offsets[r, d]
+        for s in range(mean.size):
+            rates[d, s] = maps.slopes[r, d, s]
+            values[d] += maps.slopes[r, d, s] * mean[s]
+    if holes.is_correlated:
+        # What is observed of the noise, at the mean of z and as z moves, tells of what is not.
+        for column in range(-1, mean.size):
+            for i in range(n_observed):
                 d = order[i]
-                for j in range(i + 1):
-                    e = order[j]
-                    if not (full_squares or d == e):
-                        continue
+                if column >= 0:
+                    noise[i] = maps.slopes[r, d, column]
+                else:
+                    noise[i] = maps.offsets[r, d] - row[d] / units.deviations[d]
+                    for s in range(mean.size):
+                        noise[i] += maps.slopes[r, d, s] * mean[s]
+            predict_missing(holes, noise)
+            for i in range(n_observed, n_features):
+                if column >= 0:
+                    rates[order[i], column] -= noise[i]
+                else:
+                    values[order[i]] -= noise[i]
+    for i in range(n_observed, n_features):
+        d = order[i]
+        values[d] *= units.deviations[d]
+        for s in range(mean.size):
+            rates[d, s] *= units.deviations[d]
+        for s in range(mean.size):
+            spreads[d, s] = 0.0
+            for t in range(mean.size):
+                spreads[d, s] += rates[d, t] * covariance[t, s]
+
+
+@inlined_sum_kernel
+def _add_constant_squares(
+    weight: float, row: Floats, units: NoiseUnits, holes: Holes, squares: Floats
+) -> None:
+    """Add what does not depend on z: products of observed values, and the noise of the others."""
+    order, factor, n_observed = holes.order, holes.factor, holes.n_observed[0]
+    is_matrix = len(squares) == row.size
+    for i in range(row.size):
+        d = order[i]
+        first = 0 if i < n_observed else n_observed
+        for j in range(first if is_matrix else i, i + 1):
+            e = order[j]
+            if i < n_observed:
+                product = row[d] * row[e]
+            else:
+                product = units.deviations[d] * units.deviations[e]
+                if holes.is_correlated:
+                    rest = 0.0  # covariance of the noise, given what was observed of it
+                    for k in range(n_observed, j + 1):
+                        rest += factor[i, k] * factor[j, k]
+                    product *= rest
+                elif i != j:
                     product = 0.0
-                    if i < n_observed:
-                        product = constant * values[d] * values[e]
-                    else:
-                        for s in range(n_components):
-                            product += spreads[d, s] * rates[e, s]
-                        product = w * (product + values[d] * values[e])
-                        rest = 0.0  # covariance of the noise, given what was observed of it
-                        if is_correlated and constant > 0.0:
-                            for k in range(n_observed, j + 1):
-                                rest += factor[i, k] * factor[j, k]
-                        elif i == j:
-                            rest = 1.0
-                        product += constant * deviations[d] * deviations[e] * rest
-                    squares[d if full_squares else 0, e] += product
-                    if d != e:
-                        squares[e, d] += product
+            _add_square(d, e, weight * product, squares)
+
+
+@inlined_sum_kernel
+def _add_squares(w: float, holes: Holes, completed: _Completed, squares: Floats) -> None:
+    """Add the products of expectations in which something is missing, on one region."""
+    values, rates, spreads = completed.values, completed.rates, completed.spreads
+    is_matrix = len(squares) == values.size
+    for i in range(holes.n_observed[0], values.size):
+        d = holes.order[i]
+        for j in range(0 if is_matrix else i, i + 1):
+            e = holes.order[j]
+            product = values[d] * values[e]
+            for s in range(rates.shape[1]):
+                product += spreads[d, s] * rates[e, s]
+            _add_square(d, e, w * product, squares)
+
+
+@inlined_sum_kernel
+def _add_square(d: int, e: int, product: float, squares: Floats) -> None:
+    """Add to the squares of two features, both ways around."""
+    squares[d if len(squares) > 1 else 0, e] += product
+    if d != e:
+        squares[e, d] += product
 
 
 def expect(
-    visitor: Visitor,
-    rows: Table,
-    row_weights: Floats,
-    full_squares: bool,
-    workers: Workers,
+    visitor: Visitor, rows: Table, row_weights: Floats, workers: Workers
 ) -> SufficientStatistics:
     """Run the E-step over batches of rows (n, D), NaN where a value is missing."""
-    n_regions = len(visitor.partition)
 
     def expect_batch(batch: Table, batch_weights: Floats) -> SufficientStatistics:
-        # A row without weight may be so far out that its log density is not a number.
-        heavy = batch_weights > 0
-        table, weights = read(batch)[heavy], batch_weights[heavy]
-        has_holes = np.isnan(table).any(axis=1)
-        parts: list[SufficientStatistics] = []
-        if not has_holes.all() or not heavy.any():
-            some = table[~has_holes]
-            visits = visitor.visit(some)
-            parts.append(accumulate(visits, some, weights[~has_holes], n_regions, full_squares))
-        if has_holes.any():
-            some = table[has_holes]
-            visits = visitor.visit(some)
-            parts.append(
-                accumulate_incomplete(
-                    visitor.incomplete, visits, some, weights[has_holes], full_squares
-                )
-            )
-        return reduce(add, parts)
+        table, weights = take_heavy(batch, batch_weights)
+        is_complete = ~np.isnan(table).any(axis=1)
+        total = SufficientStatistics.none(visitor)
+        for chosen in (is_complete, ~is_complete):
+            if chosen.any():
+                visits = visitor.visit(table[chosen])
+                total += accumulate(visitor, visits, table[chosen], weights[chosen])
+        return total
 
     return workers.sum(expect_batch, visitor.row_bytes, rows, row_weights)
+
+
+def take_heavy(batch: Table, weights: Floats) -> tuple[Floats, Floats]:
+    """Read the rows that have a weight: others may be so far out that nothing is known."""
+    chosen = weights > 0
+    return read(batch)[chosen], weights[chosen]

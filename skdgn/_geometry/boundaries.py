@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from skdgn._geometry.interface import LOG_NEGLIGIBLE_SHARE, register_integral
-from skdgn._geometry.polygons import WhitenedPolygons
+from skdgn._geometry.polygons import WhitenedPolygons, read_edge
 from skdgn._geometry.quadrature import (
     FULL_ACCURACY,
     GAUSS_NODES,
@@ -188,7 +188,7 @@ def boundary_sums(
     error = 0.0
     square = rho * rho
     for e in range(len(edges)):
-        nx, ny, offset, begin, end = edges[e]
+        nx, ny, offset, begin, end = read_edge(edges, e)
         c = offset - nx * center[0] - ny * center[1]
         if c > 0.0:
             inside = False
@@ -228,7 +228,7 @@ def nearest_point(edges: Floats, center: Floats) -> tuple[float, float, float]:
     """Point of the cell that is nearest to the center, and its distance (0 if inside)."""
     best, x, y = math.inf, center[0], center[1]
     for e in range(len(edges)):
-        nx, ny, offset, begin, end = edges[e]
+        nx, ny, offset, begin, end = read_edge(edges, e)
         c = offset - nx * center[0] - ny * center[1]
         if c > 0.0:
             foot = ny * center[0] - nx * center[1]
@@ -289,7 +289,7 @@ def sliced_polygon(
     breaks = np.empty(5 * n_edges)
     n_breaks = 0
     for e in range(n_edges):
-        nx, ny, offset, begin, end = edges[e]
+        nx, ny, offset, begin, end = read_edge(edges, e)
         along[e] = nx * ux + ny * uy
         across[e] = ny * ux - nx * uy
         gaps[e] = nx * px + ny * py - offset

@@ -25,6 +25,7 @@ import numpy as np
 
 from skdgn._geometry.boundaries import nearest_point, owen_polygon
 from skdgn._geometry.interface import LOG_NEGLIGIBLE_SHARE, register_integral
+from skdgn._geometry.polygons import read_edge
 from skdgn._geometry.polyhedra import WhitenedPolyhedra
 from skdgn._geometry.quadrature import LONG_NODES, LONG_WEIGHTS
 from skdgn._geometry.sections import sliced_polyhedron
@@ -74,8 +75,10 @@ def flag_polyhedron(
     cells: Any, region: int, center: Floats, first: Floats, second: Floats
 ) -> float:
     """Integrate N(center, I) over a polyhedron by flags; unnormalized moments about the center."""
-    first[:] = 0.0
-    second[:] = 0.0
+    for s in range(3):
+        first[s] = 0.0
+        for t in range(3):
+            second[s, t] = 0.0
     inside = True
     mass = 0.0
     foot, moments, on_facet = np.empty(2), np.empty(5), np.empty(3)
@@ -92,7 +95,7 @@ def flag_polyhedron(
         foot_inside = True
         flags = 0.0
         for e in range(len(edges)):
-            nx, ny, offset, begin, end = edges[e]
+            nx, ny, offset, begin, end = read_edge(edges, e)
             p = offset - nx * foot[0] - ny * foot[1]
             shift = ny * foot[0] - nx * foot[1]
             flag = _flag_integral(abs(h), abs(p), begin - shift, end - shift)
@@ -127,7 +130,8 @@ def nearest_in_polyhedron(cells: Any, region: int, center: Floats, point: Floats
     """Fill the point of a cell that is nearest to the center; return its distance (0 if inside)."""
     foot = np.empty(2)
     best = math.inf
-    point[:] = center
+    for s in range(3):
+        point[s] = center[s]
     for f in range(cells.start[region], cells.start[region + 1]):
         plane = cells.planes[f]
         h = plane[3] - dot(plane[:3], center)
@@ -159,8 +163,10 @@ def polyhedron_moments(
     rho = nearest_in_polyhedron(cells, region, center, nearest)
     log_bound = -0.5 * rho * rho - math.log(max(2.0, rho / INV_SQRT_2PI))
     if log_bound <= log_tolerance + LOG_NEGLIGIBLE_SHARE:
-        mean[:] = center
-        covariance[:] = 0.0
+        for s in range(3):
+            mean[s] = center[s]
+            for t in range(3):
+                covariance[s, t] = 0.0
         return -math.inf
     if max(log_tolerance, _LOG_FLAG_RELATIVE_ERROR + log_bound) >= _LOG_FLAG_ERROR:
         mass = flag_polyhedron(cells, region, center, mean, covariance)
@@ -189,7 +195,11 @@ def _integrate_polyhedron(
 ) -> float:
     log_mass = polyhedron_moments(cells, region, center, log_tolerance, mean, covariance)
     factor = cells.factors[region]
-    whitened_mean, whitened = mean.copy(), covariance.copy()
+    whitened_mean, whitened = np.empty(3), np.empty((3, 3))
+    for s in range(3):
+        whitened_mean[s] = mean[s]
+        for t in range(3):
+            whitened[s, t] = covariance[s, t]
     for s in range(3):
         mean[s] = 0.0
         for a in range(3):

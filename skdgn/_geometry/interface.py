@@ -19,7 +19,7 @@ from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from skdgn._runtime import KERNEL_OPTIONS, Bools, Floats
+from skdgn._runtime import PART_OPTIONS, Bools, Floats
 
 Integers = NDArray[np.intp]
 
@@ -30,6 +30,11 @@ THINNEST_PIECE = 1e-12
 
 # A cell whose mass is below this share of the error its caller can bear counts as empty.
 LOG_NEGLIGIBLE_SHARE = math.log(0.01)
+
+
+# What the four functions below call for each type of whitened cells where kernels are not compiled
+# (``NUMBA_DISABLE_JIT=1``); compiled code has overloads in their place.
+_PLAIN: dict[tuple[str, type], Any] = {}
 
 
 class Facets(NamedTuple):
@@ -89,7 +94,7 @@ class Cells(Protocol):
 def integrate_cell(
     cells: Any, region: int, center: Floats, log_tolerance: float, mean: Floats, covariance: Floats
 ) -> float:
-    """Integrate N(center, I) over a whitened cell (compiled code only; one overload per kind).
+    """Integrate N(center, I) over a whitened cell (one function per kind).
 
     Parameters
     ----------
@@ -107,16 +112,16 @@ def integrate_cell(
     -------
     log_mass : float
     """
-    raise NotImplementedError("integrate_cell is called from compiled code only")
+    return _PLAIN["integral", type(cells)](cells, region, center, log_tolerance, mean, covariance)
 
 
 def make_room(cells: Any) -> Any:
-    """Make whitened cells of one cell, with room for the largest of these (compiled code only)."""
-    raise NotImplementedError("make_room is called from compiled code only")
+    """Make whitened cells of one cell, with room for the largest of these."""
+    return _PLAIN["room", type(cells)](cells)
 
 
 def whiten_cell(cells: Any, region: int, factor: Floats, room: Any) -> None:
-    """Express one cell in coordinates y with ``z = factor @ y`` (compiled code only).
+    """Express one cell in coordinates y with ``z = factor @ y``.
 
     Where every row has a covariance of its own, cells are whitened one by one, when they are
     visited.
@@ -130,7 +135,7 @@ def whiten_cell(cells: Any, region: int, factor: Floats, room: Any) -> None:
     room : named tuple made by `make_room`
         Filled with the whitened cell, as its region 0.
     """
-    raise NotImplementedError("whiten_cell is called from compiled code only")
+    _PLAIN["whitening", type(cells)](cells, region, factor, room)
 
 
 def integrate_cell_with_error(
@@ -140,7 +145,7 @@ def integrate_cell_with_error(
 
     It is zero for kinds of cells whose integrals are exact to rounding.
     """
-    raise NotImplementedError("integrate_cell_with_error is called from compiled code only")
+    return _PLAIN["estimate", type(cells)](cells, region, center, log_tolerance, mean, covariance)
 
 
 def _is_whitened(cells: Any, whitened: type) -> bool:
@@ -148,9 +153,11 @@ def _is_whitened(cells: Any, whitened: type) -> bool:
 
 
 def register_whitening(whitened: type, room_maker: Any, whitening: Any) -> None:
-    """Let `make_room` and `whiten_cell` call compiled functions for cells of this type."""
+    """Let `make_room` and `whiten_cell` call these kernels for cells of this type."""
+    _PLAIN["room", whitened] = room_maker
+    _PLAIN["whitening", whitened] = whitening
 
-    @overload(make_room)
+    @overload(make_room, jit_options=PART_OPTIONS)
     def choose_room(cells: Any) -> Any:
         if not _is_whitened(cells, whitened):
             return None
@@ -160,7 +167,7 @@ def register_whitening(whitened: type, room_maker: Any, whitening: Any) -> None:
 
         return call
 
-    @overload(whiten_cell)
+    @overload(whiten_cell, jit_options=PART_OPTIONS)
     def choose_whitening(cells: Any, region: Any, factor: Any, room: Any) -> Any:
         if not _is_whitened(cells, whitened):
             return None
@@ -172,9 +179,11 @@ def register_whitening(whitened: type, room_maker: Any, whitening: Any) -> None:
 
 
 def register_integral(whitened: type, integral: Any) -> None:
-    """Let `integrate_cell` call a compiled function for cells whitened to this type."""
+    """Let `integrate_cell` call a kernel for cells whitened to this type."""
+    _PLAIN["integral", whitened] = integral
+    _PLAIN["estimate", whitened] = lambda *arguments: (integral(*arguments), 0.0)
 
-    @overload(integrate_cell)
+    @overload(integrate_cell, jit_options=PART_OPTIONS)
     def choose(
         cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
     ) -> Any:
@@ -188,7 +197,7 @@ def register_integral(whitened: type, integral: Any) -> None:
 
         return call
 
-    @overload(integrate_cell_with_error)
+    @overload(integrate_cell_with_error, jit_options=PART_OPTIONS)
     def choose_with_error(
         cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
     ) -> Any:
@@ -204,9 +213,11 @@ def register_integral(whitened: type, integral: Any) -> None:
 
 
 def register_estimate(whitened: type, estimate: Any) -> None:
-    """Let them call a compiled function that returns the log mass and its relative error."""
+    """Let them call a kernel that returns the log mass and its relative error."""
+    _PLAIN["integral", whitened] = lambda *arguments: estimate(*arguments)[0]
+    _PLAIN["estimate", whitened] = estimate
 
-    @overload(integrate_cell)
+    @overload(integrate_cell, jit_options=PART_OPTIONS)
     def choose(
         cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
     ) -> Any:
@@ -220,15 +231,16 @@ def register_estimate(whitened: type, estimate: Any) -> None:
 
         return call
 
-    # The function itself rather than a call of it: a level less to compile, and it is a large one.
-    # (Numba compares the annotations, too.)
-    @overload(integrate_cell_with_error, jit_options=KERNEL_OPTIONS)
+    @overload(integrate_cell_with_error, jit_options=PART_OPTIONS)
     def choose_with_error(
-        cells: Any,
-        region: int,
-        center: Floats,
-        log_tolerance: float,
-        mean: Floats,
-        covariance: Floats,
+        cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
     ) -> Any:
-        return estimate.py_func if _is_whitened(cells, whitened) else None
+        if not _is_whitened(cells, whitened):
+            return None
+
+        def call(
+            cells: Any, region: Any, center: Any, log_tolerance: Any, mean: Any, covariance: Any
+        ) -> Any:
+            return estimate(cells, region, center, log_tolerance, mean, covariance)
+
+        return call

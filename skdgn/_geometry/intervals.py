@@ -81,12 +81,24 @@ class Intervals:
 
         As if one after the other; pieces know their sides of all of them.
         """
-        lower, upper, parents, sides = _cut(self.lower, self.upper, gradients, values)
-        return Pieces(Intervals(lower, upper), parents, sides)
+        n_units = gradients.shape[1]
+        n_pieces, capacity = 2 * (len(self) + n_units + 1), 0
+        while n_pieces > capacity:
+            capacity = n_pieces
+            lower, upper = np.empty((2, capacity))
+            parents = np.empty(capacity, dtype=np.intp)
+            sides = np.empty((capacity, n_units), dtype=bool)
+            n_pieces = _cut(self.lower, self.upper, gradients, values, lower, upper, parents, sides)
+        cells = Intervals(lower[:n_pieces].copy(), upper[:n_pieces].copy())
+        return Pieces(cells, parents[:n_pieces].copy(), sides[:n_pieces].copy())
 
     def facets(self) -> Facets:
         """List the finite ends of every interval."""
-        return Facets(*_list_ends(self.lower, self.upper))
+        ends = np.stack([self.lower, -self.upper], axis=1)
+        finite = np.isfinite(ends)
+        start = np.concatenate([[0], np.cumsum(finite.sum(axis=1))])
+        normals = np.broadcast_to([1.0, -1.0], ends.shape)[finite]
+        return Facets(start, normals[:, None], ends[finite])
 
     def corners(self) -> Corners:
         """List the ends of every bounded interval."""
@@ -113,79 +125,57 @@ class Intervals:
 
 @kernel
 def _cut(
-    lower: Floats, upper: Floats, slopes: Floats, values: Floats
-) -> tuple[Floats, Floats, Integers, Bools]:
-    """Cut intervals (R,) by functions (R, u): ends, parents and sides of the pieces."""
+    lower: Floats,
+    upper: Floats,
+    slopes: Floats,
+    values: Floats,
+    new_lower: Floats,
+    new_upper: Floats,
+    parents: Integers,
+    sides: Bools,
+) -> int:
+    """Cut intervals (R,) by functions (R, u); return how many pieces there are.
+
+    Fills in ends, parents and sides of as many pieces as there is room for.
+    """
     n_units = slopes.shape[1]
     # Of one interval: its pieces so far.
     lows, highs = np.empty(n_units + 1), np.empty(n_units + 1)
     on_right = np.empty((n_units + 1, n_units), dtype=np.bool_)
-    # Of all of them.
-    capacity, n_pieces = 2 * (len(lower) + n_units + 1), 0
-    all_lows, all_highs = np.empty(capacity), np.empty(capacity)
-    parents = np.empty(capacity, dtype=np.intp)
-    sides = np.empty((capacity, n_units), dtype=np.bool_)
+    n_pieces = 0
     for r in range(len(lower)):
         lows[0], highs[0], n_own = lower[r], upper[r], 1
         for unit in range(n_units):
             slope, value = slopes[r, unit], values[r, unit]
-            if slope == 0.0:
-                on_right[:n_own, unit] = value > 0.0
-                continue
             rising, cut = slope > 0.0, -value / slope
             thin = THINNEST_PIECE * (1.0 + abs(cut))
             i = 0
             while i < n_own:
                 low, high = lows[i], highs[i]
-                if cut - low > thin and high - cut > thin:
+                if slope == 0.0:
+                    on_right[i, unit] = value > 0.0
+                elif cut - low > thin and high - cut > thin:
                     for j in range(n_own, i, -1):
                         lows[j], highs[j] = lows[j - 1], highs[j - 1]
-                        on_right[j, :unit] = on_right[j - 1, :unit]
+                        for k in range(unit):
+                            on_right[j, k] = on_right[j - 1, k]
                     highs[i], lows[i + 1] = cut, cut
                     on_right[i, unit], on_right[i + 1, unit] = not rising, rising
                     n_own += 1
-                    i += 2
-                    continue
-                # The cut misses the piece, which lies to its right or to its left.
-                is_right = low > cut - thin if math.isfinite(low) else high > cut + thin
-                on_right[i, unit] = is_right == rising
+                    i += 1
+                else:
+                    # The cut misses the piece, which lies to its right or to its left.
+                    is_right = low > cut - thin if math.isfinite(low) else high > cut + thin
+                    on_right[i, unit] = is_right == rising
                 i += 1
-        if n_pieces + n_own > capacity:
-            all_lows, all_highs = _double(all_lows), _double(all_highs)
-            parents, sides = _double(parents), _double(sides)
-            capacity *= 2
         for i in range(n_own):
-            all_lows[n_pieces], all_highs[n_pieces] = lows[i], highs[i]
-            parents[n_pieces] = r
-            sides[n_pieces] = on_right[i]
+            if n_pieces < len(parents):
+                new_lower[n_pieces], new_upper[n_pieces] = lows[i], highs[i]
+                parents[n_pieces] = r
+                for unit in range(n_units):
+                    sides[n_pieces, unit] = on_right[i, unit]
             n_pieces += 1
-    return (
-        all_lows[:n_pieces].copy(),
-        all_highs[:n_pieces].copy(),
-        parents[:n_pieces].copy(),
-        sides[:n_pieces].copy(),
-    )
-
-
-@kernel
-def _list_ends(lower: Floats, upper: Floats) -> tuple[Integers, Floats, Floats]:
-    """List the finite ends of intervals: where those of each begin, normals, offsets."""
-    start = np.zeros(len(lower) + 1, dtype=np.intp)
-    normals, offsets = np.empty((2 * len(lower), 1)), np.empty(2 * len(lower))
-    n_ends = 0
-    for r in range(len(lower)):
-        for normal, end in ((1.0, lower[r]), (-1.0, upper[r])):
-            if math.isfinite(end):
-                normals[n_ends, 0], offsets[n_ends] = normal, normal * end
-                n_ends += 1
-        start[r + 1] = n_ends
-    return start, normals[:n_ends], offsets[:n_ends]
-
-
-@kernel
-def _double(array: Any) -> Any:
-    """Make room for as many entries again."""
-    return np.concatenate((array, np.empty_like(array)))
+    return n_pieces
 
 
 @kernel

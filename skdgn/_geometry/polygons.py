@@ -24,7 +24,7 @@ from skdgn._geometry.interface import (
     Pieces,
     register_whitening,
 )
-from skdgn._runtime import Bools, Floats, kernel
+from skdgn._runtime import Bools, Floats, inlined_kernel, kernel
 
 # Lines at a smaller angle are parallel: deep layers compute equal lines with different roundings.
 SMALLEST_ANGLE = 1e-12
@@ -100,6 +100,12 @@ def long_edges(edges: Floats) -> Bools:
     return long
 
 
+@inlined_kernel
+def read_edge(edges: Floats, e: int) -> tuple[float, float, float, float, float]:
+    """Return normal (2), offset, begin and end (to unpack an array takes long to compile)."""
+    return edges[e, 0], edges[e, 1], edges[e, 2], edges[e, 3], edges[e, 4]
+
+
 @kernel
 def _copy_edges(source: Floats, first: int, last: int, target: Floats, position: int) -> int:
     """Copy some edges (loops compile in a tenth of the time); return the position behind them."""
@@ -140,7 +146,7 @@ def interior_point(edges: Floats) -> tuple[float, float]:
     x, y = 0.0, 0.0
     n_points = 0
     for e in range(len(edges)):
-        nx, ny, offset, begin, end = edges[e]
+        nx, ny, offset, begin, end = read_edge(edges, e)
         if begin < math.inf:  # (a facet of a polyhedron may have an edge at infinity)
             t = _edge_middle(begin, end)
             x += offset * nx + t * ny
@@ -187,7 +193,7 @@ def _fill_node_values(edges: Floats, gx: float, gy: float, value: float, values:
     n_edges = len(edges)
     any_parallel = False
     for e in range(n_edges):
-        nx, ny, offset, begin, end = edges[e]
+        nx, ny, offset, begin, end = read_edge(edges, e)
         rate = gx * ny - gy * nx
         at_foot = offset * (gx * nx + gy * ny) + value
         any_parallel = any_parallel or abs(rate) < SMALLEST_ANGLE
@@ -202,7 +208,7 @@ def _fill_node_values(edges: Floats, gx: float, gy: float, value: float, values:
             values[4 * e + 2], values[4 * e + 3] = rate, gx * x + gy * y
     if any_parallel:
         for e in range(n_edges):
-            nx, ny, offset, begin, end = edges[e]
+            nx, ny, offset, begin, end = read_edge(edges, e)
             rate = gx * ny - gy * nx
             if abs(rate) < SMALLEST_ANGLE:
                 # All of the edge is on one side, its ends too, also at infinity: that of its point
@@ -218,9 +224,9 @@ def _fill_node_values(edges: Floats, gx: float, gy: float, value: float, values:
 
 
 @kernel
-def _root(edge: Floats, gx: float, gy: float, value: float) -> float:
+def _root(edges: Floats, e: int, gx: float, gy: float, value: float) -> float:
     """Position on an edge where ``g . z + value`` changes its sign, or the end nearest to it."""
-    nx, ny, offset, begin, end = edge
+    nx, ny, offset, begin, end = read_edge(edges, e)
     rate = gx * ny - gy * nx
     at_foot = offset * (gx * nx + gy * ny) + value
     if rate == 0.0:
@@ -229,9 +235,9 @@ def _root(edge: Floats, gx: float, gy: float, value: float) -> float:
 
 
 @kernel
-def _project(edge: Floats, t: float, dx: float, dy: float) -> float:
+def _project(edges: Floats, e: int, t: float, dx: float, dy: float) -> float:
     """Coordinate along d of the point of an edge at position t."""
-    nx, ny, offset = edge[0], edge[1], edge[2]
+    nx, ny, offset = edges[e, 0], edges[e, 1], edges[e, 2]
     return offset * (nx * dx + ny * dy) + t * (ny * dx - nx * dy)
 
 
@@ -298,14 +304,14 @@ def cut_polygon(
     rise, fall, lowest, highest = math.nan, math.nan, -math.inf, math.inf
     turned = False
     if before % 4 < 2:
-        rise = _root(edges[first], gx, gy, value)
-        highest = _project(edges[first], rise, dx, dy)
+        rise = _root(edges, first, gx, gy, value)
+        highest = _project(edges, first, rise, dx, dy)
     else:
         x, y = _outward(edges, before // 4)
         turned = dx * x + dy * y < -0.5
     if stop % 4 < 2:
-        fall = _root(edges[last], gx, gy, value)
-        lowest = _project(edges[last], fall, dx, dy)
+        fall = _root(edges, last, gx, gy, value)
+        lowest = _project(edges, last, fall, dx, dy)
     else:
         x, y = _outward(edges, last)
         turned = turned or -dx * x - dy * y < -0.5
@@ -405,7 +411,7 @@ def _whiten_edges(
     a, b, c, d = factor[0, 0], factor[0, 1], factor[1, 0], factor[1, 1]
     determinant = a * d - b * c
     for e in range(first, last):
-        nx, ny, offset, begin, end = edges[e]
+        nx, ny, offset, begin, end = read_edge(edges, e)
         mx, my = a * nx + c * ny, b * nx + d * ny
         length = math.sqrt(mx * mx + my * my)
         mx /= length

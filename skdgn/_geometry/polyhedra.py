@@ -16,7 +16,7 @@ import numpy as np
 
 from skdgn._geometry import skeletons
 from skdgn._geometry.interface import Corners, Facets, Integers, Pieces, register_whitening
-from skdgn._geometry.polygons import interior_point, long_edges
+from skdgn._geometry.polygons import interior_point, long_edges, read_edge
 from skdgn._geometry.skeletons import dot, fill_frame
 from skdgn._runtime import Floats, kernel
 
@@ -148,29 +148,21 @@ def _ranges(start: Integers, indices: Integers) -> tuple[Integers, Integers]:
 
 
 @kernel
-def _interior_point(planes: Floats, edge_start: Integers, edges: Floats, first: int) -> Floats:
-    """Average one point of every facet; inside, since no two facets of a cell are coplanar."""
-    point = np.zeros(3)
-    n_facets = len(planes)
-    for f in range(n_facets):
-        x, y = interior_point(edges[edge_start[first + f] : edge_start[first + f + 1]])
-        for s in range(3):
-            point[s] += (
-                planes[f, 3] * planes[f, s] + x * planes[f, 4 + s] + y * planes[f, 7 + s]
-            ) / n_facets
-    if n_facets == 1:
-        for s in range(3):
-            point[s] += planes[0, s]
-    return point
-
-
-@kernel
 def _interior_points(
     start: Integers, planes: Floats, edge_start: Integers, edges: Floats
 ) -> Floats:
-    points = np.empty((start.size - 1, 3))
+    """Average one point of every facet; inside, since no two facets of a cell are coplanar."""
+    points = np.zeros((start.size - 1, 3))
     for r in range(start.size - 1):
-        points[r] = _interior_point(planes[start[r] : start[r + 1]], edge_start, edges, start[r])
+        n_facets = start[r + 1] - start[r]
+        for f in range(start[r], start[r + 1]):
+            x, y = interior_point(edges[edge_start[f] : edge_start[f + 1]])
+            for s in range(3):
+                points[r, s] += (
+                    planes[f, 3] * planes[f, s] + x * planes[f, 4 + s] + y * planes[f, 7 + s]
+                ) / n_facets
+                if n_facets == 1:
+                    points[r, s] += planes[f, s]
     return points
 
 
@@ -197,7 +189,7 @@ def _whiten_facet(
     new_plane[3] = plane[3] / length
     fill_frame(new_plane)
     for e in range(first, last):
-        nx, ny, offset, begin, end = edges[e]
+        nx, ny, offset, begin, end = read_edge(edges, e)
         # A point of the edge and its direction, in the new frame.
         px, py, dx, dy = 0.0, 0.0, 0.0, 0.0
         for s in range(3):

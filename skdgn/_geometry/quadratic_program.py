@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skdgn._geometry.interface import THINNEST_PIECE
 from skdgn._runtime import Floats, kernel
@@ -76,72 +78,110 @@ def nearest_point(
     Goldfarb and Idnani, *A numerically stable dual method for solving strictly convex quadratic
     programs*, 1983.
     """
-    n_rows, n = rows.shape
-    active = np.empty(n, dtype=np.intp)
-    weights = np.empty(n)  # multipliers of the active rows
-    basis = np.empty((n, n))  # active rows, orthogonalized: row i is triangle[i, :i + 1] @ basis
-    triangle = np.empty((n, n))
+    n = point.size
+    active = _ActiveRows(
+        np.empty(n, dtype=np.intp), np.empty(n), np.empty((n, n)), np.empty((n, n))
+    )
     along, across = np.empty(n), np.empty(n)
     n_active = np.intp(0)  # not a literal, for which Numba would compile `orthogonalize` apart
     for s in range(n):
         point[s] = 0.0
-    for k in range(n_rows):
+    for k in range(len(rows)):
         multipliers[k] = 0.0
     distance = 0.0
     for _ in range(_MOST_STEPS):
         distance = math.sqrt(dot(point, point))
         if distance > farthest:
             return math.inf
-        violation, entering = 0.0, -1
-        for k in range(n_rows):
-            missing = bounds[k] - dot(rows[k], point)
-            if missing > max(violation, _ROUNDING * (abs(bounds[k]) + distance)):
-                violation, entering = missing, k
+        entering, violation = _most_violated(rows, bounds, point, distance)
         if entering < 0:
             break
         weight = 0.0
         while True:
-            # Moving the point along the row's part across the active rows keeps it on these; their
-            # multipliers then change by minus the row's coordinates in terms of them.
-            length = orthogonalize(rows[entering], basis, n_active, along, across)
-            independent = length > DEPENDENT and n_active < n
-            if independent:
-                for i in range(n_active):
-                    triangle[n_active, i] = along[i]
-                triangle[n_active, n_active] = length
-            for i in range(n_active - 1, -1, -1):
-                for j in range(i + 1, n_active):
-                    along[i] -= triangle[j, i] * along[j]
-                along[i] /= triangle[i, i]
+            length = _direction(rows[entering], active, n_active, along, across)
             step, leaving = math.inf, -1
-            if independent:
+            if length > 0.0:
                 step = violation / (length * length)
             for i in range(n_active):
-                if along[i] > 0.0 and weights[i] < step * along[i]:
-                    step, leaving = weights[i] / along[i], i
+                if along[i] > 0.0 and active.weights[i] < step * along[i]:
+                    step, leaving = active.weights[i] / along[i], i
             if step == math.inf:
                 return math.inf
             weight += step
             for i in range(n_active):
-                weights[i] -= step * along[i]
-            if independent:
+                active.weights[i] -= step * along[i]
+            if length > 0.0:
                 violation -= step * length * length
                 for s in range(n):
                     point[s] += step * across[s]
             if leaving < 0:
-                active[n_active], weights[n_active] = entering, weight
+                active.places[n_active], active.weights[n_active] = entering, weight
                 for s in range(n):
-                    basis[n_active, s] = across[s] / length
+                    active.basis[n_active, s] = across[s] / length
                 n_active += 1
                 break
             # A multiplier has become zero: its row holds the point no longer.
             n_active -= 1
-            for i in range(leaving, n_active):
-                active[i], weights[i] = active[i + 1], weights[i + 1]
-                length = orthogonalize(rows[active[i]], basis, i, triangle[i], across)
-                triangle[i, i] = length
-                for s in range(n):
-                    basis[i, s] = across[s] / length
+            _remove(rows, active, n_active, leaving, across)
     for i in range(n_active):
-        multipliers[active[i]] = weights[i]
+        multipliers[active.places[i]] = active.weights[i]
     return distance
+
+
+class _ActiveRows(NamedTuple):
+    """The rows that hold the point where it is."""
+
+    places: NDArray[np.intp]  # (n,)
+    weights: Floats  # (n,) their multipliers
+    basis: Floats  # (n, n) the rows orthogonalized: row i is triangle[i, :i + 1] @ basis
+    triangle: Floats  # (n, n)
+
+
+@kernel
+def _most_violated(
+    rows: Floats, bounds: Floats, point: Floats, distance: float
+) -> tuple[int, float]:
+    """Find the halfspace that a point is farthest from, or -1, and how far that is."""
+    violation, entering = 0.0, -1
+    for k in range(len(rows)):
+        missing = bounds[k] - dot(rows[k], point)
+        if missing > max(violation, _ROUNDING * (abs(bounds[k]) + distance)):
+            violation, entering = missing, k
+    return entering, violation
+
+
+@kernel
+def _direction(
+    row: Floats, active: _ActiveRows, n_active: int, along: Floats, across: Floats
+) -> float:
+    """Find where to move the point, and how multipliers change with it.
+
+    Moving it along the row's part across the active rows keeps it on these; their multipliers then
+    change by minus the row's coordinates in terms of them.  Returns the length of that part, 0 if
+    the row depends on the active ones.
+    """
+    triangle = active.triangle
+    length = orthogonalize(row, active.basis, n_active, along, across)
+    if length > DEPENDENT and n_active < row.size:
+        for i in range(n_active):
+            triangle[n_active, i] = along[i]
+        triangle[n_active, n_active] = length
+    else:
+        length = 0.0
+    for i in range(n_active - 1, -1, -1):
+        for j in range(i + 1, n_active):
+            along[i] -= triangle[j, i] * along[j]
+        along[i] /= triangle[i, i]
+    return length
+
+
+@kernel
+def _remove(rows: Floats, active: _ActiveRows, n_left: int, leaving: int, across: Floats) -> None:
+    """Remove an active row: those after it are orthogonalized again."""
+    for i in range(leaving, n_left):
+        active.places[i], active.weights[i] = active.places[i + 1], active.weights[i + 1]
+        row = rows[active.places[i]]
+        length = orthogonalize(row, active.basis, i, active.triangle[i], across)
+        active.triangle[i, i] = length
+        for s in range(across.size):
+            active.basis[i, s] = across[s] / length

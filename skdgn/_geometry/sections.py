@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from skdgn._geometry.boundaries import polygon_moments, sort
-from skdgn._geometry.polygons import copy_run, cut_polygon
+from skdgn._geometry.polygons import copy_run, cut_polygon, read_edge
 from skdgn._geometry.quadrature import (
     KRONROD_GAUSS_WEIGHTS,
     KRONROD_NODES,
@@ -20,6 +20,7 @@ from skdgn._geometry.quadrature import (
     KRONROD_WEIGHTS,
 )
 from skdgn._geometry.skeletons import dot, fill_frame
+from skdgn._geometry.slices import negated
 from skdgn._runtime import LOG_SQRT_2PI, Floats, kernel
 
 # Polyhedra closer than this are integrated from the center, not from their nearest point.
@@ -103,7 +104,9 @@ def _panel(
     mean, covariance = np.empty(2), np.empty((2, 2))
     coordinates = np.empty(4)
     coordinates[0] = 1.0
-    sums[:] = 0.0
+    for a in range(4):
+        for b in range(4):
+            sums[a, b] = 0.0
     gauss = 0.0
     width = stop - start
     for i in range(KRONROD_NODES.size):
@@ -141,7 +144,9 @@ def _integrate_outward(
     """Sum the panels at s >= 0; ``elsewhere`` is the mass already found (see `slices`)."""
     panel_tolerance = max(_PANEL_TOLERANCE, rho * rounding)
     closest_breaks = max(_CLOSEST_BREAKS, 8.0 * rounding)
-    total[:] = 0.0
+    for a in range(4):
+        for b in range(4):
+            total[a, b] = 0.0
     sums = np.empty((4, 4))
     work, node_values = np.empty((2 * (gaps.size + 1), 5)), np.empty(4 * (gaps.size + 1))
     pending = np.empty(_MOST_HALVINGS)
@@ -192,7 +197,7 @@ def _integrate_outward(
 @kernel
 def _distinct(breaks: Floats) -> Floats:
     """Drop repeated positions: every vertex is met once for each facet and edge it lies on."""
-    kept = np.empty_like(breaks)
+    kept = np.empty(breaks.size)
     n_kept = 0
     for position in breaks:
         if n_kept == 0 or position > kept[n_kept - 1] + _CLOSEST_BREAKS * (1.0 + abs(position)):
@@ -246,7 +251,7 @@ def sliced_polyhedron(
                 breaks[n_breaks] = -(gaps[k] + shift) / along[k]
                 n_breaks += 1
         for e in range(cells.edge_start[first + k], cells.edge_start[first + k + 1]):
-            nx, ny, offset, begin, end = cells.edges[e]
+            nx, ny, offset, begin, end = read_edge(cells.edges, e)
             if begin == -math.inf and end == math.inf:
                 # A line, of a prism: if sections are parallel to it, it begins all at once.
                 begin = ny * dot(plane[4:7], nearest) - nx * dot(plane[7:], nearest)
@@ -273,30 +278,33 @@ def sliced_polyhedron(
     if rho == 0.0:
         # The half behind the center, mirrored: s changes its sign.
         behind = np.empty((4, 4))
-        mirrored = -breaks[::-1]
+        mirrored, positions = negated(along, False), negated(breaks, True)
         _integrate_outward(
-            -along, across, gaps, mirrored, rho, rounding, tolerance, total[0, 0], behind
+            mirrored, across, gaps, positions, rho, rounding, tolerance, total[0, 0], behind
         )
         for a in range(4):
             for b in range(4):
                 total[a, b] += -behind[a, b] if (a == 1) != (b == 1) else behind[a, b]
     mass = total[0, 0]
     if mass == 0.0:
-        mean[:] = nearest
-        covariance[:] = 0.0
+        for s in range(3):
+            mean[s] = nearest[s]
+            for t in range(3):
+                covariance[s, t] = 0.0
         # Relative to the exponent, the bound that a half-space gives is then exact to rounding.
         return log_scale - math.log(rho) if rho > _FARTHEST_SECTIONS else -math.inf
-    total /= mass
-    for s in range(3):
-        mean[s] = nearest[s] + total[0, 1] * frame[s] + total[0, 2] * frame[4 + s]
-        mean[s] += total[0, 3] * frame[7 + s]
     axes = np.empty((3, 3))
-    axes[0], axes[1], axes[2] = frame[:3], frame[4:7], frame[7:]
+    for s in range(3):
+        axes[0, s], axes[1, s], axes[2, s] = frame[s], frame[4 + s], frame[7 + s]
+        mean[s] = nearest[s]
+        for a in range(3):
+            mean[s] += total[0, 1 + a] / mass * axes[a, s]
     for s in range(3):
         for t in range(3):
             covariance[s, t] = 0.0
             for a in range(3):
                 for b in range(3):
-                    central = total[1 + a, 1 + b] - total[0, 1 + a] * total[0, 1 + b]
+                    product = total[0, 1 + a] / mass * (total[0, 1 + b] / mass)
+                    central = total[1 + a, 1 + b] / mass - product
                     covariance[s, t] += central * axes[a, s] * axes[b, t]
     return math.log(mass) + log_scale

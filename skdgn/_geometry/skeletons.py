@@ -255,7 +255,8 @@ def _cut_edge(
         return _cut_wall_edge(a, b, first, 1.0, cut, value, node)
     gradient = cut[:3]
     node[0] = 1.0
-    node[4:] = 0.0
+    for s in range(3):
+        node[4 + s] = 0.0
     farthest = 0.0
     if a[0] == 1.0 and b[0] == 1.0:
         at_a, at_b = dot(gradient, a[1:4]) + value, dot(gradient, b[1:4]) + value

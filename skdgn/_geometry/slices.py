@@ -42,6 +42,15 @@ _NEGLIGIBLE_SHARE = 1e-18
 
 
 @kernel
+def negated(values: Floats, backward: bool) -> Floats:
+    """Change all signs, and maybe the order (which takes long to compile as an expression)."""
+    result = np.empty(values.size)
+    for i in range(values.size):
+        result[i] = -values[values.size - 1 - i if backward else i]
+    return result
+
+
+@kernel
 def _chord(along: Floats, across: Floats, gaps: Floats, s: float) -> tuple[float, float]:
     """Ends of the chord at ``s``: where all ``gaps + along s + across q >= 0``."""
     lower, upper = -math.inf, math.inf
@@ -103,7 +112,8 @@ def _integrate_outward(
     total: Floats,
 ) -> None:
     """Sum the panels at s >= 0, the likeliest first; ``elsewhere`` is the mass already found."""
-    total[:] = 0.0
+    for k in range(6):
+        total[k] = 0.0
     sums = np.empty(6)
     pending = np.empty(_MOST_HALVINGS)  # ends of the panels waiting for their left half
     position = 0.0
@@ -190,13 +200,15 @@ def integrate_chords(
     if rho == 0.0:
         # The half behind the center, mirrored.  With the center outside there is none.
         behind = np.empty(6)
-        _integrate_outward(-along, across, gaps, -breaks[::-1], rho, tolerance, total[0], behind)
+        mirrored, positions = negated(along, False), negated(breaks, True)
+        _integrate_outward(mirrored, across, gaps, positions, rho, tolerance, total[0], behind)
         behind[1] = -behind[1]
         behind[4] = -behind[4]
         for k in range(6):
             total[k] += behind[k]
     if total[0] == 0.0:
-        moments[:] = 0.0
+        for k in range(5):
+            moments[k] = 0.0
         return 0.0
     s, q = total[1] / total[0], total[2] / total[0]
     moments[0] = s

@@ -1,15 +1,33 @@
-"""The generator: a piecewise-affine network."""
+"""The generator: a piecewise-affine network, layer by layer."""
 
-from skdgn._network.network import ACTIVATIONS, Activation, AffineMaps, Network, finite_array
+from skdgn._network import blueprints
+from skdgn._network.activations import ACTIVATIONS, Activation, activations_per_layer
+from skdgn._network.arrays import finite_array
+from skdgn._network.blueprints.blueprint import Blueprint
+from skdgn._network.blueprints.sequences import check_blueprints, check_filled, n_inputs_of
+from skdgn._network.dense import Dense
+from skdgn._network.layer import Layer
+from skdgn._network.maps import AffineMaps, Codes
+from skdgn._network.network import Architecture, Network
 from skdgn._network.torch import import_torch, read_decoder, to_array, write_decoder
 
 __all__ = [
     "ACTIVATIONS",
     "Activation",
     "AffineMaps",
+    "Architecture",
+    "Blueprint",
+    "Codes",
+    "Dense",
+    "Layer",
     "Network",
+    "activations_per_layer",
+    "blueprints",
+    "check_blueprints",
+    "check_filled",
     "finite_array",
     "import_torch",
+    "n_inputs_of",
     "read_decoder",
     "to_array",
     "write_decoder",

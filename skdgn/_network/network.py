@@ -1,10 +1,7 @@
-"""The generator: affine layers with continuous piecewise-affine activations between them.
+"""The generator: a sequence of layers, piecewise affine and continuous.
 
-A network is frozen.  On the region of latent space where every hidden unit keeps its side (its
-*pattern*), the network is affine.  The rest of the package asks for three things only: the value
-(`Network.forward`), the affine functions whose zeros cut a region further
-(`Network.preactivations`), and the affine map behind a layer once the sides of its units are
-known (`Network.activate`).
+A network is frozen.  On the region of latent space where every layer keeps its codes (their
+*pattern*), the network is affine.
 
 Shapes: ``r`` regions, ``u`` units of a layer, ``s`` latent dimensions, ``d`` features.
 """
@@ -13,80 +10,214 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
-from numbers import Real
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdgn._runtime import Bools, Floats
-
-ACTIVATIONS = ("relu", "leaky_relu", "abs")
-
-
-@dataclass(frozen=True)
-class Activation:
-    """A continuous activation with one kink, at zero: a slope on either side of it."""
-
-    name: str
-    negative_slope: float
-
-    @classmethod
-    def from_name(cls, name: str, negative_slope: float) -> Activation:
-        """Look an activation up; ``negative_slope`` counts for ``"leaky_relu"`` only."""
-        if name not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {ACTIVATIONS}, got {name!r}.")
-        if name == "leaky_relu":
-            if not isinstance(negative_slope, Real) or not np.isfinite(negative_slope):
-                raise ValueError(f"negative_slope must be a finite number, got {negative_slope!r}.")
-            return cls(name, float(negative_slope))
-        return cls(name, {"relu": 0.0, "abs": -1.0}[name])
-
-    def __call__(self, values: Floats) -> Floats:
-        return np.where(values > 0, values, self.negative_slope * values)
-
-    def slopes(self, positive: Bools) -> Floats:
-        """Slope of each unit, given on which side of its kink it is."""
-        return np.where(positive, 1.0, self.negative_slope)
+from skdgn._network.activations import Activation, ActivationLayer, LearnedSlopeLayer
+from skdgn._network.arrays import finite_array
+from skdgn._network.blueprints import Abs, Flatten, LeakyReLU, ReLU, Reshape
+from skdgn._network.blueprints.activations import Unitwise
+from skdgn._network.blueprints.blueprint import Blueprint
+from skdgn._network.blueprints.dense import Dense as DenseBlueprint
+from skdgn._network.blueprints.dense import merge_dense
+from skdgn._network.blueprints.sequences import (
+    build_all,
+    check_blueprints,
+    fill_all,
+    flatten,
+    shape_after,
+)
+from skdgn._network.dense import Dense
+from skdgn._network.identifiability import count_by_formula, count_by_rank
+from skdgn._network.layer import Layer
+from skdgn._network.maps import AffineMaps, Codes
+from skdgn._network.sparse import Beside, SharedLayer
+from skdgn._network.units import UnitsLayer
+from skdgn._runtime import Floats
 
 
 @dataclass(frozen=True)
-class AffineMaps:
-    """One affine map ``z -> slopes @ z + offsets`` per region."""
+class Architecture:
+    """The shape of a generator, without its weights.
 
-    slopes: Floats  # (r, u, s)
-    offsets: Floats  # (r, u)
+    Either dense hidden layers of these sizes with activations, and a dense output layer; or the
+    layers of blueprints, the output layer included if they end in one.
+    """
+
+    n_components: int
+    hidden_layer_sizes: tuple[int, ...] = ()
+    activations: tuple[Activation, ...] = ()  # one per hidden layer
+    blueprints: tuple[Blueprint, ...] | None = None
 
     @classmethod
-    def identity(cls, n_dimensions: int) -> AffineMaps:
-        """Return the identity on one region."""
-        return cls(np.eye(n_dimensions)[None], np.zeros((1, n_dimensions)))
+    def alike(
+        cls, n_components: int, hidden_layer_sizes: tuple[int, ...], activation: Activation
+    ) -> Architecture:
+        """Give all hidden layers the same activation."""
+        return cls(n_components, hidden_layer_sizes, (activation,) * len(hidden_layer_sizes))
 
-    def take(self, regions: NDArray[np.intp]) -> AffineMaps:
-        """Return the maps of these regions."""
-        return AffineMaps(self.slopes[regions], self.offsets[regions])
+    @classmethod
+    def of_layers(cls, n_components: int, layers: Sequence[Blueprint]) -> Architecture:
+        """Check blueprints; dense layers and activations by turns have a form of their own."""
+        blueprints = check_blueprints(layers, "hidden_layers")
+        shape_after(blueprints, (n_components,), "hidden_layers")
+        dense, functions = blueprints[::2], blueprints[1::2]
+        if (
+            len(dense) == len(functions)
+            and all(isinstance(layer, DenseBlueprint) and layer.coef is None for layer in dense)
+            and all(isinstance(layer, ReLU | LeakyReLU | Abs) for layer in functions)
+        ):
+            widths = (layer.n_units for layer in dense if isinstance(layer, DenseBlueprint))
+            activations = (layer._function for layer in functions if isinstance(layer, Unitwise))
+            return cls(n_components, tuple(widths), tuple(activations))
+        return cls(n_components, blueprints=blueprints)
+
+    @property
+    def kinds(self) -> list[str]:
+        """Kinds of the layers of blueprints, an output layer left aside."""
+        names = [type(layer).__name__ for layer in self.blueprints or ()]
+        return names[:-1] if names and names[-1] == "Dense" else names
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether there are no hidden layers."""
+        return not self.hidden_layer_sizes and self.blueprints is None
+
+    @property
+    def n_sure_regions(self) -> int:
+        """How many regions units in general position make, in the first layer alone."""
+        widths, dimensions = self.hidden_layer_sizes, range(self.n_components + 1)
+        return sum(math.comb(widths[0], k) for k in dimensions) if widths else 1
+
+    def floats_per_region(self, n_features: int) -> int:
+        """Size of the maps upstream and downstream of every hidden layer, for one region."""
+        widths = list(self.hidden_layer_sizes)
+        shape: tuple[int, ...] = (self.n_components,)
+        for blueprint in self.blueprints or ():
+            shape = blueprint.output_shape(shape)
+            widths.append(math.prod(shape))
+        return sum((self.n_components + 1) * (width + 1) + n_features * width for width in widths)
+
+    def without_hidden_layers(self) -> Architecture:
+        """Return the shape of the linear model."""
+        return Architecture(self.n_components)
+
+    def __str__(self) -> str:
+        layers: object = self.hidden_layer_sizes
+        if self.blueprints is not None:
+            return f"n_components={self.n_components} and hidden_layers={list(self.blueprints)}"
+        return f"n_components={self.n_components} and hidden_layer_sizes={layers}"
+
+    def check_features(self, n_features: int) -> tuple[Blueprint, ...]:
+        """Return blueprints of all layers, the output layer included; ValueError if none fit.
+
+        The last of the blueprints is the output layer if it learns weights of as many outputs as
+        there are features; otherwise a dense layer follows.
+        """
+        if self.blueprints is None:
+            return ()
+        shape = shape_after(self.blueprints, (self.n_components,), "hidden_layers")
+        own = [layer for layer in self.blueprints if not isinstance(layer, Flatten | Reshape)]
+        if own and "coef" in own[-1]._learned and math.prod(shape) == n_features:
+            return self.blueprints
+        return (*self.blueprints, DenseBlueprint(n_features))
+
+    def ends_dense(self, n_features: int) -> bool:
+        """Whether the output layer is a dense one."""
+        if self.blueprints is None:
+            return True
+        layers = self.check_features(n_features)
+        own = [layer for layer in layers if not isinstance(layer, Flatten | Reshape)]
+        return isinstance(own[-1], DenseBlueprint)
+
+    def draw(self, n_features: int, generator: np.random.Generator) -> Network:
+        """Draw weights for blueprints that have none."""
+        blueprints = self.check_features(n_features)
+        return Network.from_blueprints(blueprints, self.n_components, generator)
 
 
 @dataclass(frozen=True)
 class Network:
-    """Weights of the generator; ``coefs[l]`` is (fan_out, fan_in), the last layer is affine."""
+    """A generator: its layers, from latent space to the features."""
 
-    coefs: tuple[Floats, ...]
-    intercepts: tuple[Floats, ...]
-    activation: Activation
+    layers: tuple[Layer, ...]
+    # What the layers were built from, if they are not dense ones and activations by turns.
+    blueprints: tuple[Blueprint, ...] | None = None
+
+    @classmethod
+    def from_blueprints(
+        cls,
+        blueprints: Sequence[Blueprint],
+        n_components: int,
+        generator: np.random.Generator | None = None,
+    ) -> Network:
+        """Build layers; the weights that were not given are drawn."""
+        shape_after(blueprints, (n_components,), "layers")
+        generator = np.random.default_rng(0) if generator is None else generator
+        layers = build_all(blueprints, (n_components,), generator)
+        if not layers:
+            raise ValueError("layers must hold at least one that computes something, got none.")
+        network = cls(tuple(layers), tuple(blueprints))
+        network.check_sizes("layers")
+        return network
+
+    @classmethod
+    def from_filled(cls, blueprints: Sequence[Blueprint], n_components: int) -> Network:
+        """Build layers that have all their weights; neighboring dense ones become one."""
+        merged = merge_dense(blueprints)
+        architecture = Architecture.of_layers(n_components, [_emptied(own) for own in merged[:-1]])
+        if architecture.blueprints is None and isinstance(merged[-1], DenseBlueprint):
+            dense = [layer for layer in merged if isinstance(layer, DenseBlueprint)]
+            coefs = [layer.coef for layer in dense if layer.coef is not None]
+            intercepts = [layer.intercept for layer in dense if layer.intercept is not None]
+            return cls.from_arrays(coefs, intercepts, architecture.activations)
+        return cls.from_blueprints(merged, n_components)
+
+    def filled_blueprints(self) -> list[Blueprint]:
+        """Return blueprints of all layers with the weights they have."""
+        if self.blueprints is None:
+            return self._dense_blueprints()
+        layers = iter(_inner(self.layers[place]) for place in self.learned)
+        return list(fill_all(self.blueprints, layers))
+
+    def _dense_blueprints(self) -> list[Blueprint]:
+        blueprints: list[Blueprint] = []
+        for layer in self.layers:
+            if isinstance(layer, Dense):
+                blueprints.append(DenseBlueprint(layer.n_outputs, layer.coef, layer.intercept))
+            elif isinstance(layer, ActivationLayer):
+                blueprints.append(_blueprint_of(layer.activation))
+        return blueprints
+
+    @classmethod
+    def dense(
+        cls,
+        coefs: Sequence[Floats],
+        intercepts: Sequence[Floats],
+        activations: Sequence[Activation] = (),
+    ) -> Network:
+        """Alternate dense layers and activations; the last dense layer has none."""
+        layers: list[Layer] = []
+        for place, (coef, intercept) in enumerate(zip(coefs, intercepts, strict=True)):
+            layers.append(Dense(coef, intercept))
+            if place < len(coefs) - 1:
+                layers.append(ActivationLayer(activations[place], len(intercept)))
+        return cls(tuple(layers))
 
     @classmethod
     def from_arrays(
         cls,
-        coefs: Sequence[ArrayLike],
-        intercepts: Sequence[ArrayLike],
-        activation: Activation,
+        coefs: Sequence[ArrayLike] | None,
+        intercepts: Sequence[ArrayLike] | None,
+        activation: Activation | Sequence[Activation],
     ) -> Network:
-        """Check shapes and values, then copy the weights."""
-        for name, layers in (("coefs", coefs), ("intercepts", intercepts)):
-            if not hasattr(layers, "__len__"):
-                raise ValueError(f"{name} must be a list with an array per layer, got {layers!r}.")
+        """Check shapes and values, then copy the weights; one activation may serve all layers."""
+        coefs = _as_list("coefs", coefs)
+        intercepts = _as_list("intercepts", intercepts)
         if len(coefs) == 0:
             raise ValueError("coefs must hold at least the output layer, got an empty list.")
         if len(coefs) != len(intercepts):
@@ -116,130 +247,232 @@ class Network:
                 )
             checked_coefs.append(weights)
             checked_intercepts.append(biases)
-        steepest = max(1.0, abs(activation.negative_slope))
-        largest = np.ones(checked_coefs[0].shape[1])
+        activations = (
+            [activation] * (len(coefs) - 1) if isinstance(activation, Activation) else activation
+        )
+        network = cls.dense(checked_coefs, checked_intercepts, activations)
+        network.check_sizes("coefs and intercepts")
+        return network
+
+    def check_sizes(self, name: str) -> None:
+        """Refuse weights whose products over the layers overflow."""
+        largest = AffineMaps(np.zeros((1, self.n_components, 0)), np.ones((1, self.n_components)))
         with np.errstate(over="ignore", invalid="ignore"):
-            for weights, biases in zip(checked_coefs, checked_intercepts, strict=True):
-                largest = steepest * (np.abs(weights) @ largest + np.abs(biases))
-        if not np.all(np.isfinite(largest)):
+            for layer in self.layers:
+                if layer.n_codes == 0:
+                    largest = layer.magnitudes(largest)
+                    continue
+                # The largest member of a group, or any unit, may win; kinks are added to be sure.
+                codes = np.zeros((1, layer.n_codes), dtype=np.uint8)
+                bound = layer.max_slope * float(largest.offsets.max()) + layer.max_offset
+                largest = layer.apply(largest, codes)
+                largest = AffineMaps(largest.slopes, np.full_like(largest.offsets, bound))
+        if not np.all(np.isfinite(largest.offsets)):
+            sizes = [np.abs(self.layers[place].parameters).max() for place in self.learned]
             raise ValueError(
-                "coefs and intercepts must have finite products over the layers, "
-                f"got entries as large as {max(np.abs(coef).max() for coef in checked_coefs)}."
+                f"{name} must have finite products over the layers, "
+                f"got entries as large as {max(sizes)}."
             )
-        return cls(tuple(checked_coefs), tuple(checked_intercepts), activation)
 
     @property
     def n_components(self) -> int:
         """Number of latent dimensions."""
-        return int(self.coefs[0].shape[1])
+        return self.layers[0].n_inputs
 
     @property
     def n_features(self) -> int:
         """Number of output features."""
-        return int(self.coefs[-1].shape[0])
+        return self.layers[-1].n_outputs
+
+    @property
+    def coefs(self) -> tuple[Floats, ...]:
+        """Weights of the layers that have any: (fan_out, fan_in), or kernels."""
+        if self.blueprints is not None:
+            return self._collect("coef")
+        return tuple(layer.coef for layer in self.layers if isinstance(layer, Dense))
+
+    @property
+    def intercepts(self) -> tuple[Floats, ...]:
+        """Intercepts of the layers that have any, (fan_out,) each, or one per channel."""
+        if self.blueprints is not None:
+            return self._collect("intercept")
+        return tuple(layer.intercept for layer in self.layers if isinstance(layer, Dense))
+
+    def _collect(self, name: str) -> tuple[Floats, ...]:
+        """Collect what blueprints of this network have by this name."""
+        found = (getattr(layer, name, None) for layer in flatten(self.filled_blueprints()))
+        return tuple(array for array in found if array is not None)
+
+    @property
+    def activations(self) -> tuple[Activation, ...]:
+        """Activations of the hidden layers."""
+        layers = self.layers
+        return tuple(layer.activation for layer in layers if isinstance(layer, ActivationLayer))
+
+    @property
+    def architecture(self) -> Architecture:
+        """The shape of the network."""
+        if self.blueprints is not None:
+            return Architecture(self.n_components, blueprints=self.blueprints)
+        return Architecture(self.n_components, self.hidden_layer_sizes, self.activations)
 
     @property
     def hidden_layer_sizes(self) -> tuple[int, ...]:
         """Widths of the hidden layers, from the latent space to the output."""
-        return tuple(int(coef.shape[0]) for coef in self.coefs[:-1])
+        return tuple(layer.n_outputs for layer in self.layers[:-1] if isinstance(layer, Dense))
+
+    @cached_property
+    def learned(self) -> tuple[int, ...]:
+        """Places of the layers that have parameters."""
+        return tuple(place for place, layer in enumerate(self.layers) if layer.n_parameters)
 
     @property
-    def n_hidden_layers(self) -> int:
-        """Number of layers followed by an activation."""
-        return len(self.coefs) - 1
+    def ends_dense(self) -> bool:
+        """Whether the features are the outputs of a dense layer."""
+        return isinstance(self.layers[-1], Dense)
 
     @property
-    def n_identifiable_weights(self) -> int:
-        """Number of weights, less those that rescaling units and rotating z leave undetermined."""
-        n_weights = sum(coef.size for coef in self.coefs) + sum(v.size for v in self.intercepts)
-        # Rotations of the dimensions that the first layer does not look at leave it as it is.
-        n_unseen = max(0, self.n_components - len(self.coefs[0]))
-        n_rotations = math.comb(self.n_components, 2) - math.comb(n_unseen, 2)
-        return n_weights - sum(self.hidden_layer_sizes) - n_rotations
+    def output_layer(self) -> int:
+        """Number of the last layer among those that are learned."""
+        return len(self.learned) - 1
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether there are no cuts at all."""
+        return not any(layer.n_codes for layer in self.layers)
+
+    def count_identifiable(self, patterns: Codes) -> int:
+        """Count the parameters that the generator tells apart, by regions of these patterns."""
+        if self.blueprints is None:
+            return count_by_formula(self)
+        return count_by_rank(self, patterns)
+
+    def replace_layers(self, places: Sequence[int], layers: Sequence[Layer]) -> Network:
+        """Return the network with other layers in these places."""
+        replaced = list(self.layers)
+        for place, layer in zip(places, layers, strict=True):
+            replaced[place] = layer
+        return replace(self, layers=tuple(replaced))
 
     def take_features(self, features: NDArray[np.intp]) -> Network:
         """Return the network with these features, in this order."""
-        return replace(
-            self,
-            coefs=(*self.coefs[:-1], self.coefs[-1][features]),
-            intercepts=(*self.intercepts[:-1], self.intercepts[-1][features]),
-        )
+        output = self.layers[-1]
+        if isinstance(output, Dense):
+            taken = Dense(output.coef[features], output.intercept[features])
+            return self.replace_layers([len(self.layers) - 1], [taken])
+        return self._with_units(self._units.take(features))
+
+    def scale_features(
+        self, factors: Floats, before: Floats | float = 0.0, after: Floats | float = 0.0
+    ) -> Network:
+        """Return the network whose features x are ``factors (x + before) + after``."""
+        output = self.layers[-1]
+        if isinstance(output, Dense):
+            scaled: Layer = output.scale_outputs(factors, before, after)
+            return self.replace_layers([len(self.layers) - 1], [scaled])
+        same = [np.unique(values) for values in (factors, before, after)]
+        if isinstance(output, SharedLayer) and all(len(values) == 1 for values in same):
+            scaled = output.scale_outputs(*(float(values[0]) for values in same))
+            return self.replace_layers([len(self.layers) - 1], [scaled])
+        return self._with_units(self._units.scale(factors, before, after))
+
+    @property
+    def _units(self) -> UnitsLayer:
+        """The units of the features, of a network that cannot express them by its weights."""
+        output = self.layers[-1]
+        return output if isinstance(output, UnitsLayer) else UnitsLayer.identity(self.n_features)
+
+    def _with_units(self, units: UnitsLayer) -> Network:
+        own = self.layers[:-1] if isinstance(self.layers[-1], UnitsLayer) else self.layers
+        return replace(self, layers=own if units.is_identity else (*own, units))
 
     def toward(self, other: Network, share: float) -> Network:
         """Return the network at this share of the way to another one."""
         if share == 1.0:
             return other  # to the last digit: zeros and bounds stay what they are
+        mixed = []
+        for place in self.learned:
+            here, there = self.layers[place].parameters, other.layers[place].parameters
+            mixed.append(self.layers[place].with_parameters(here + share * (there - here)))
+        return self.replace_layers(self.learned, mixed)
 
-        def mix(here: Floats, there: Floats) -> Floats:
-            return here + share * (there - here)
+    def rescalable_units(self) -> list[tuple[int, int]]:
+        """Find dense layers with nothing but an activation between them, as pairs of places.
 
-        return replace(
-            self,
-            coefs=tuple(map(mix, self.coefs, other.coefs)),
-            intercepts=tuple(map(mix, self.intercepts, other.intercepts)),
-        )
+        One through which positive factors pass.
+        """
+        layers = self.layers
+        return [
+            (place - 1, place + 1)
+            for place, layer in enumerate(layers[1:-1], start=1)
+            if isinstance(layer, ActivationLayer | LearnedSlopeLayer)
+            and layer.is_homogeneous
+            and isinstance(layers[place - 1], Dense)
+            and isinstance(layers[place + 1], Dense)
+        ]
+
+    def rescale_units(self, before: int, behind: int, factors: Floats) -> Network:
+        """Move positive factors (u,) of units from one dense layer to another.
+
+        They pass through an activation whose kink is at zero: the generator stays the same.
+        """
+        first, second = self.layers[before], self.layers[behind]
+        assert isinstance(first, Dense)
+        assert isinstance(second, Dense)
+        rescaled = [first.scale_outputs(factors), second.scale_inputs(1.0 / factors)]
+        return self.replace_layers((before, behind), rescaled)
 
     def forward(self, latent: Floats) -> Floats:
         """Evaluate the generator at points (n, s); returns (n, d)."""
         values = latent
-        for coef, intercept in zip(self.coefs[:-1], self.intercepts[:-1], strict=True):
-            values = self.activation(values @ coef.T + intercept)
-        return values @ self.coefs[-1].T + self.intercepts[-1]
+        for layer in self.layers:
+            values = layer.forward(values)
+        return values
 
-    def patterns(self, latent: Floats) -> Bools:
-        """Return the side of each hidden unit at points (n, s), as (n, total hidden units)."""
+    def patterns(self, latent: Floats) -> Codes:
+        """Return the codes of all layers at points (n, s): (n, number of codes)."""
         values = latent
-        sides = [np.empty((len(latent), 0), dtype=bool)]
-        for coef, intercept in zip(self.coefs[:-1], self.intercepts[:-1], strict=True):
-            values = values @ coef.T + intercept
-            sides.append(values > 0)
-            values = self.activation(values)
-        return np.concatenate(sides, axis=1)
+        codes = [np.empty((len(latent), 0), dtype=np.uint8)]
+        for layer in self.layers:
+            codes.append(layer.codes(values))
+            values = layer.forward(values)
+        return np.concatenate(codes, axis=1)
 
-    def split_pattern(self, patterns: Bools) -> list[Bools]:
-        """Split patterns (r, total hidden units) into one array (r, u) per hidden layer."""
-        ends = itertools.accumulate(self.hidden_layer_sizes)
-        sizes = self.hidden_layer_sizes
-        return [patterns[:, end - size : end] for size, end in zip(sizes, ends, strict=True)]
+    def split_patterns(self, patterns: Codes) -> list[Codes]:
+        """Split patterns (r, number of codes) into one array per layer."""
+        ends = itertools.accumulate((layer.n_codes for layer in self.layers), initial=0)
+        return [patterns[:, first:end] for first, end in itertools.pairwise(ends)]
 
-    def preactivations(self, layer: int, upstream: AffineMaps) -> AffineMaps:
-        """Compose layer ``layer`` with the affine maps (one per region) that lead to it."""
-        coef = self.coefs[layer]
-        return AffineMaps(
-            coef @ upstream.slopes, upstream.offsets @ coef.T + self.intercepts[layer]
-        )
+    def maps(self, patterns: Codes) -> list[AffineMaps]:
+        """Affine maps that lead into every layer, and the features, in regions of these patterns.
 
-    def preactivation_scales(self, layer: int, upstream: AffineMaps) -> AffineMaps:
-        """Sum the absolute values of the terms that `preactivations` adds: its rounding errors.
-
-        A unit that is constant on a region comes out of `preactivations` as rounding noise, not
-        as zero; only beside these sums can noise be told from a small weight.
+        The first is the identity, of one region that stands for all.
         """
-        coef = np.abs(self.coefs[layer])
-        return AffineMaps(
-            coef @ np.abs(upstream.slopes),
-            np.abs(upstream.offsets) @ coef.T + np.abs(self.intercepts[layer]),
-        )
-
-    def activate(self, preactivations: AffineMaps, positive: Bools) -> AffineMaps:
-        """Apply the activation to affine maps whose units' sides (r, u) are known."""
-        slopes = self.activation.slopes(positive)
-        return AffineMaps(
-            slopes[:, :, None] * preactivations.slopes, slopes * preactivations.offsets
-        )
+        maps = [AffineMaps.identity(self.n_components)]
+        for layer, codes in zip(self.layers, self.split_patterns(patterns), strict=True):
+            maps.append(layer.apply(maps[-1], codes))
+        return maps
 
 
-def finite_array(values: ArrayLike, name: str) -> Floats:
-    """Copy to float64 and refuse what is not a finite number."""
-    try:
-        array = np.array(values)
-        # NumPy would drop imaginary parts, with no more than a warning.
-        if np.iscomplexobj(array):
-            raise TypeError("complex numbers have no place here")
-        array = array.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a rectangular array of numbers: {error}.") from error
-    if not np.all(np.isfinite(array)):
-        bad = array[~np.isfinite(array)].flat[0]
-        raise ValueError(f"{name} must be finite, got {bad}.")
-    return array
+def _as_list(name: str, layers: Sequence[ArrayLike] | None) -> list[ArrayLike]:
+    if not isinstance(layers, Sized):
+        raise ValueError(f"{name} must be a list with an array per layer, got {layers!r}.")
+    return list(layers)
+
+
+def _inner(layer: Layer) -> Layer:
+    """Return the layer that learns, without what it passes on."""
+    while isinstance(layer, Beside):
+        layer = layer.layer
+    return layer
+
+
+def _emptied(layer: Blueprint) -> Blueprint:
+    """Return a dense layer without its weights; others as they are."""
+    return DenseBlueprint(layer.n_units) if isinstance(layer, DenseBlueprint) else layer
+
+
+def _blueprint_of(activation: Activation) -> Blueprint:
+    if activation.name == "leaky_relu":
+        return LeakyReLU(activation.negative_slope)
+    return {"relu": ReLU, "abs": Abs}[activation.name]()

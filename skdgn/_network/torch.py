@@ -6,22 +6,28 @@ without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdgn._network.network import Activation, Network, finite_array
+from skdgn._network import blueprints as layers
+from skdgn._network.arrays import finite_array
+from skdgn._network.blueprints.activations import Unitwise
+from skdgn._network.blueprints.blueprint import Blueprint
+from skdgn._network.blueprints.sequences import n_inputs_of, shape_after
+from skdgn._network.network import Network
 from skdgn._runtime import Floats
 
 
 class Decoder(NamedTuple):
-    """A PyTorch decoder's weights, as `PiecewiseAffineDGN.from_network` takes them."""
+    """A PyTorch decoder, as `PiecewiseAffineDGN.from_network` takes its layers."""
 
-    coefs: list[Floats]
-    intercepts: list[Floats]
-    activation: Activation
+    layers: list[Blueprint]
+    n_components: int
+    n_features: int
 
 
 def import_torch() -> Any:
@@ -41,65 +47,222 @@ def to_array(value: Any) -> Any:
     return value.detach().to("cpu", torch.float64).numpy()
 
 
-def read_decoder(decoder: Any) -> Decoder:
-    """Read the weights of a Sequential of Linear, ReLU and LeakyReLU layers."""
-    nn = import_torch().nn
-    layers = list(_layers(decoder, "", nn))
-    positions = [position for position, _ in layers]
-    if not layers or not isinstance(layers[0][1], nn.Linear):
-        found = type(layers[0][1]).__name__ if layers else "no layer"
-        raise ValueError(f"decoder must begin with a Linear layer, got {found}.")
-    if not isinstance(layers[-1][1], nn.Linear):
-        raise ValueError(
-            "decoder must end with a Linear layer: the noise is added to an affine output, "
-            f"got {layers[-1][1]} at position {positions[-1]}."
-        )
-    for (before, first), (position, second) in pairwise(layers):
-        if not isinstance(first, nn.Linear) and not isinstance(second, nn.Linear):
+class _Module(NamedTuple):
+    """A module, and PyTorch's name of its position."""
+
+    module: Any
+    position: str
+
+    def array(self, name: str) -> Floats | None:
+        """Copy a parameter or buffer, None if there is none."""
+        torch, value = import_torch(), getattr(self.module, name)
+        if value is None:
+            return None
+        if value.dtype not in (torch.float32, torch.float64):
             raise ValueError(
-                "decoder must have a Linear layer before each activation, "
-                f"got {second} at position {position} after {first} at position {before}."
+                "decoder must hold weights of type torch.float32 or torch.float64, "
+                f"got {value.dtype} at position {self.position}."
             )
-    activation = _common_activation(layers, nn)
-    coefs: list[Floats] = []
-    intercepts: list[Floats] = []
-    is_merged = False
-    for position, layer in layers:
-        if not isinstance(layer, nn.Linear):
-            is_merged = False
-            continue
-        weights, biases = _affine_map(position, layer)
-        if is_merged:
-            if weights.shape[1] != coefs[-1].shape[0]:
+        return finite_array(to_array(value), f"decoder: {self.position}.{name}")
+
+    def demand(self, **wanted: Any) -> None:
+        """Refuse a module that has other settings."""
+        for name, value in wanted.items():
+            given = getattr(self.module, name)
+            if given != value:
                 raise ValueError(
-                    f"decoder must have {coefs[-1].shape[0]} inputs at position {position}, "
-                    f"the outputs of the layer before, got {weights.shape[1]}."
+                    f"decoder must have {name}={value!r} in {type(self.module).__name__} at "
+                    f"position {self.position}, got {given!r}."
                 )
-            weights, biases = weights @ coefs.pop(), weights @ intercepts.pop() + biases
-        coefs.append(weights)
-        intercepts.append(biases)
-        is_merged = True
-    return Decoder(coefs, intercepts, activation)
 
 
-def _layers(decoder: Any, position: str, nn: Any) -> Iterator[tuple[str, Any]]:
-    """Yield position and layer, through nested Sequentials; positions are PyTorch's names."""
+# Readers, by the name of the module in torch.nn.
+
+
+def _read_linear(own: _Module) -> Blueprint:
+    return layers.Dense(own.module.out_features, own.array("weight"), own.array("bias"))
+
+
+def _convolution(make: Callable[..., Blueprint]) -> Callable[[_Module], Blueprint]:
+    def read(own: _Module) -> Blueprint:
+        own.demand(padding_mode="zeros")
+        module, extra = own.module, {}
+        padding = module.padding
+        if padding == "valid":
+            padding = 0
+        elif padding == "same":
+            reaches = [
+                d * (k - 1) for d, k in zip(module.dilation, module.kernel_size, strict=True)
+            ]
+            if any(reach % 2 for reach in reaches):
+                raise ValueError(
+                    'decoder must have kernels of odd reach where padding="same", '
+                    f"got {module} at position {own.position}."
+                )
+            padding = tuple(reach // 2 for reach in reaches)
+        if module.transposed:
+            extra["output_padding"] = module.output_padding
+        return make(
+            module.out_channels,
+            module.kernel_size,
+            stride=module.stride,
+            padding=padding,
+            dilation=module.dilation,
+            groups=module.groups,
+            coef=own.array("weight"),
+            intercept=own.array("bias"),
+            **extra,
+        )
+
+    return read
+
+
+def _read_upsample(own: _Module) -> Blueprint:
+    factor, mode = own.module.scale_factor, own.module.mode
+    factors = factor if isinstance(factor, tuple) else (factor,)
+    if factor is None or any(value != int(value) for value in factors):
+        raise ValueError(
+            "decoder must have whole scale_factors in Upsample, "
+            f"got {own.module} at position {own.position}."
+        )
+    whole = tuple(map(int, factors))
+    if mode not in ("nearest", "linear", "bilinear"):
+        raise ValueError(
+            'decoder must have mode "nearest", "linear" or "bilinear" in Upsample, '
+            f"got {mode!r} at position {own.position}."
+        )
+    size = whole if isinstance(factor, tuple) else whole[0]
+    return layers.Upsample(size, mode, align_corners=bool(own.module.align_corners))
+
+
+def _read_average(own: _Module) -> Blueprint:
+    own.demand(ceil_mode=False, count_include_pad=True)
+    if getattr(own.module, "divisor_override", None) is not None:
+        own.demand(divisor_override=None)
+    module = own.module
+    return layers.AvgPool(module.kernel_size, stride=module.stride, padding=module.padding)
+
+
+def _read_maximum(own: _Module) -> Blueprint:
+    module = own.module
+    ones = (1,) * len(module.dilation) if isinstance(module.dilation, tuple) else 1
+    own.demand(ceil_mode=False, return_indices=False, dilation=ones)
+    return layers.MaxPool(module.kernel_size, stride=module.stride, padding=module.padding)
+
+
+def _read_normalization(own: _Module) -> Blueprint:
+    if own.module.training or own.module.running_mean is None:
+        raise ValueError(
+            "decoder must be in eval mode, with running statistics: what batch normalization does "
+            f"would depend on the batch, got {type(own.module).__name__} at position "
+            f"{own.position}."
+        )
+    mean, variance = own.array("running_mean"), own.array("running_var")
+    assert mean is not None
+    assert variance is not None
+    weight, bias = own.array("weight"), own.array("bias")
+    return layers.BatchNorm(mean, variance, weight, bias, eps=own.module.eps)
+
+
+def _read_flatten(own: _Module) -> Blueprint:
+    own.demand(start_dim=1, end_dim=-1)
+    return layers.Flatten()
+
+
+def _read_unflatten(own: _Module) -> Blueprint:
+    if own.module.dim not in (1, -1):
+        own.demand(dim=1)
+    size = own.module.unflattened_size
+    if not all(isinstance(entry, int) for entry in size) or min(size) < 1:
+        raise ValueError(
+            "decoder must have a shape of positive integers in Unflatten, "
+            f"got {size} at position {own.position}."
+        )
+    return layers.Reshape(tuple(size))
+
+
+def _read_leaky(own: _Module) -> Blueprint:
+    slope = float(own.module.negative_slope)
+    return layers.ReLU() if slope == 0.0 else layers.LeakyReLU(slope)
+
+
+def _read_slopes(own: _Module) -> Blueprint:
+    slopes = own.array("weight")
+    assert slopes is not None
+    # One slope is shared by all channels, as many as channels are one for each.
+    return layers.PReLU("layer" if len(slopes) == 1 else "channel", slopes)
+
+
+_READERS: dict[str, Callable[[_Module], Blueprint | None]] = {
+    "Linear": _read_linear,
+    "Conv1d": _convolution(layers.Conv1d),
+    "Conv2d": _convolution(layers.Conv2d),
+    "ConvTranspose1d": _convolution(layers.ConvTranspose1d),
+    "ConvTranspose2d": _convolution(layers.ConvTranspose2d),
+    "Upsample": _read_upsample,
+    "AvgPool1d": _read_average,
+    "AvgPool2d": _read_average,
+    "MaxPool1d": _read_maximum,
+    "MaxPool2d": _read_maximum,
+    "BatchNorm1d": _read_normalization,
+    "BatchNorm2d": _read_normalization,
+    "Flatten": _read_flatten,
+    "Unflatten": _read_unflatten,
+    "ReLU": lambda own: layers.ReLU(),
+    "LeakyReLU": _read_leaky,
+    "PReLU": _read_slopes,
+    "Hardtanh": lambda own: layers.HardTanh(own.module.min_val, own.module.max_val),
+    "ReLU6": lambda own: layers.ReLU6(),
+    "Hardsigmoid": lambda own: layers.HardSigmoid(),
+    "Softshrink": lambda own: layers.Softshrink(own.module.lambd),
+    "Identity": lambda own: None,
+    "Dropout": lambda own: None,
+    "Dropout1d": lambda own: None,
+    "Dropout2d": lambda own: None,
+}
+
+
+def read_decoder(decoder: Any) -> Decoder:
+    """Read the layers of a Sequential, with their weights; check that their shapes fit."""
+    nn = import_torch().nn
+    found = [(own, _read(own, nn)) for own in _modules(decoder, "", nn)]
+    kept = [(own, layer) for own, layer in found if layer is not None]
+    blueprints = [layer for _, layer in kept]
+    n_inputs = n_inputs_of(blueprints)
+    if n_inputs is None:
+        first = f"{kept[0][0].module} at position {kept[0][0].position}" if kept else "no layer"
+        raise ValueError(f"decoder must begin with a Linear or an Unflatten layer, got {first}.")
+    labels = [f"{type(own.module).__name__} at position {own.position}" for own, _ in kept]
+    shape = shape_after(blueprints, (n_inputs,), "decoder", labels)
+    return Decoder(blueprints, n_inputs, math.prod(shape))
+
+
+def _modules(decoder: Any, position: str, nn: Any) -> Iterator[_Module]:
+    """Yield modules through nested Sequentials."""
     if not _is_plain(decoder, nn.Sequential):
         raise ValueError(
-            "decoder must be a torch.nn.Sequential of Linear, ReLU and LeakyReLU layers, "
+            f"decoder must be a torch.nn.Sequential of {', '.join(_READERS)} layers, "
             f"got {type(decoder).__name__}."
         )
-    for name, layer in decoder.named_children():
+    # (`named_children` would leave out a module that is there twice.)
+    for name, module in decoder._modules.items():
         here = f"{position}.{name}" if position else name
-        if _is_plain(layer, nn.Sequential):
-            yield from _layers(layer, here, nn)
-        elif any(_is_plain(layer, kind) for kind in (nn.Linear, nn.ReLU, nn.LeakyReLU)):
-            yield here, layer
+        if _is_plain(module, nn.Sequential):
+            yield from _modules(module, here, nn)
         else:
-            raise ValueError(
-                "decoder must hold Linear, ReLU and LeakyReLU layers only, without hooks, "
-                f"got {type(layer).__name__} at position {here}."
-            )
+            yield _Module(module, here)
+
+
+def _read(own: _Module, nn: Any) -> Blueprint | None:
+    """Read a module by the reader of its kind."""
+    for kind in type(own.module).__mro__:
+        name = kind.__name__
+        if name in _READERS and kind is getattr(nn, name, None) and _is_plain(own.module, kind):
+            return _READERS[name](own)
+    raise ValueError(
+        f"decoder must hold {', '.join(_READERS)} layers only, without hooks, "
+        f"got {type(own.module).__name__} at position {own.position}."
+    )
 
 
 def _is_plain(layer: Any, kind: Any) -> bool:
@@ -112,52 +275,196 @@ def _is_plain(layer: Any, kind: Any) -> bool:
     )
 
 
-def _common_activation(layers: list[tuple[str, Any]], nn: Any) -> Activation:
-    """Return the activation of all hidden layers; without any, it does not matter which."""
-    activations = [(p, layer) for p, layer in layers if not isinstance(layer, nn.Linear)]
-    slopes = [float(getattr(layer, "negative_slope", 0.0)) for _, layer in activations]
-    for (position, layer), slope in zip(activations, slopes, strict=True):
-        if slope != slopes[0]:
-            first_position, first = activations[0]
-            raise ValueError(
-                "decoder must have the same activation, with the same slope, throughout, "
-                f"got {first} at position {first_position} and {layer} at position {position}."
-            )
-    if not slopes or slopes[0] == 0.0:
-        return Activation.from_name("relu", 0.0)
-    return Activation.from_name("leaky_relu", slopes[0])
-
-
-def _affine_map(position: str, layer: Any) -> tuple[Floats, Floats]:
-    torch = import_torch()
-    if layer.weight.dtype not in (torch.float32, torch.float64):
-        raise ValueError(
-            "decoder must hold weights of type torch.float32 or torch.float64, "
-            f"got {layer.weight.dtype} at position {position}."
-        )
-    weights = finite_array(to_array(layer.weight), f"decoder: {position}.weight")
-    if layer.bias is None:
-        return weights, np.zeros(len(weights))
-    return weights, finite_array(to_array(layer.bias), f"decoder: {position}.bias")
+# Writers, by the name of the layer.
 
 
 def write_decoder(network: Network, dtype: Any) -> Any:
     """Make a Sequential that computes what a network does."""
     torch = import_torch()
-    layers: list[Any] = []
-    for coef, intercept in zip(network.coefs, network.intercepts, strict=True):
-        if layers:
-            layers.append(_write_activation(network.activation, torch.nn))
-        linear = torch.nn.Linear(coef.shape[1], coef.shape[0], dtype=dtype)
-        with torch.no_grad():
-            linear.weight.copy_(torch.from_numpy(coef.copy()))
-            linear.bias.copy_(torch.from_numpy(intercept.copy()))
-        layers.append(linear)
-    return torch.nn.Sequential(*layers)
+    modules, shape = _write_all(network.filled_blueprints(), (network.n_components,))
+    if len(shape) > 1:
+        modules.append(torch.nn.Flatten())
+    return torch.nn.Sequential(*modules).to(dtype).eval()
 
 
-def _write_activation(activation: Activation, nn: Any) -> Any:
-    if activation.name == "relu":
-        return nn.ReLU()
-    # The absolute value is a leaky ReLU of slope -1.
-    return nn.LeakyReLU(activation.negative_slope)
+def _write_all(
+    blueprints: Sequence[Blueprint], shape: tuple[int, ...]
+) -> tuple[list[Any], tuple[int, ...]]:
+    """Write layers for inputs of this shape; the modules, and the shape behind them."""
+    nn, modules = import_torch().nn, []
+    for layer in blueprints:
+        if isinstance(layer, layers.Dense | layers.Flatten | layers.Reshape) and len(shape) > 1:
+            modules.append(nn.Flatten())
+        if not isinstance(layer, layers.Flatten):
+            modules.append(_write(layer, shape))
+        shape = layer.output_shape(shape)
+    return modules, shape
+
+
+def _write(layer: Blueprint, shape: tuple[int, ...]) -> Any:
+    """Write one layer."""
+    nn, n_axes = import_torch().nn, len(shape) - 1
+    own = _modules_of_our_own()
+    match layer:
+        case layers.Dense():
+            return _fill(nn.Linear(math.prod(shape), layer.n_units), layer)
+        case layers.Conv1d() | layers.Conv2d():
+            make = nn.Conv1d if n_axes == 1 else nn.Conv2d
+            return _fill(make(shape[0], layer.n_channels, **_settings(layer)), layer)
+        case layers.ConvTranspose1d() | layers.ConvTranspose2d():
+            make = nn.ConvTranspose1d if n_axes == 1 else nn.ConvTranspose2d
+            settings = {**_settings(layer), "output_padding": layer.output_padding}
+            return _fill(make(shape[0], layer.n_channels, **settings), layer)
+        case layers.MaxUpsample():
+            return own.fixed(layer, shape)
+        case layers.Upsample():
+            corners = None if layer.mode == "nearest" else layer.align_corners
+            return nn.Upsample(
+                scale_factor=layer.scale_factor, mode=layer.mode, align_corners=corners
+            )
+        case layers.AvgPool():
+            make = nn.AvgPool1d if n_axes == 1 else nn.AvgPool2d
+            return make(layer.kernel_size, layer.stride, layer.padding)
+        case layers.MaxPool():
+            make = nn.MaxPool1d if n_axes == 1 else nn.MaxPool2d
+            return make(layer.kernel_size, layer.stride, layer.padding)
+        case layers.BatchNorm():
+            return _write_normalization(layer, n_axes)
+        case layers.Reshape():
+            return nn.Unflatten(1, layer.shape)
+        case layers.PReLU():
+            return _write_slopes(layer, shape)
+        case layers.Residual() | layers.Concatenate() | layers.MaxOut():
+            return own.composed(layer, shape)
+        case Unitwise():
+            return _write_activation(layer, shape)
+    raise TypeError(f"no writer for {layer!r}")
+
+
+def _settings(layer: Any) -> dict[str, Any]:
+    names = ("kernel_size", "stride", "padding", "dilation", "groups")
+    return {name: getattr(layer, name) for name in names}
+
+
+def _fill(module: Any, layer: Any) -> Any:
+    torch = import_torch()
+    module = module.double()
+    with torch.no_grad():
+        module.weight.copy_(torch.from_numpy(np.array(layer.coef)))
+        module.bias.copy_(torch.from_numpy(np.array(layer.intercept)))
+    return module
+
+
+def _write_normalization(layer: layers.BatchNorm, n_axes: int) -> Any:
+    torch = import_torch()
+    make = torch.nn.BatchNorm2d if n_axes == 2 else torch.nn.BatchNorm1d
+    module = make(len(layer.mean), eps=layer.eps).double()
+    with torch.no_grad():
+        for name, values in (
+            ("running_mean", layer.mean),
+            ("running_var", layer.variance),
+            ("weight", layer.weight),
+            ("bias", layer.bias),
+        ):
+            getattr(module, name).copy_(torch.from_numpy(np.array(values)))
+    return module
+
+
+def _write_slopes(layer: layers.PReLU, shape: tuple[int, ...]) -> Any:
+    torch = import_torch()
+    assert layer.slopes is not None
+    if layer.shared == "unit" and len(shape) > 1:
+        return _modules_of_our_own().fixed(layer, shape)
+    module = torch.nn.PReLU(len(layer.slopes)).double()
+    with torch.no_grad():
+        module.weight.copy_(torch.from_numpy(np.array(layer.slopes)))
+    return module
+
+
+def _write_activation(layer: Unitwise, shape: tuple[int, ...]) -> Any:
+    nn = import_torch().nn
+    match layer:
+        case layers.ReLU():
+            return nn.ReLU()
+        case layers.Abs():
+            return nn.LeakyReLU(-1.0)  # the absolute value
+        case layers.LeakyReLU():
+            return nn.LeakyReLU(layer.negative_slope)
+        case layers.ReLU6():
+            return nn.ReLU6()
+        case layers.HardTanh():
+            return nn.Hardtanh(layer.min_val, layer.max_val)
+        case layers.HardSigmoid():
+            return nn.Hardsigmoid()
+        case layers.Softshrink():
+            return nn.Softshrink(layer.lambd)
+    return _modules_of_our_own().fixed(layer, shape)
+
+
+@cache
+def _modules_of_our_own() -> Any:
+    """Modules for what PyTorch has none; made once PyTorch is there."""
+    torch = import_torch()
+
+    base: Any = torch.nn.Module
+
+    class Composed(base):
+        """Residual connections, branches, and maxima over channels."""
+
+        def __init__(self, layer: Blueprint, shape: tuple[int, ...]) -> None:
+            super().__init__()
+            self.layer = repr(type(layer).__name__)
+            self.n_pieces = layer.n_pieces if isinstance(layer, layers.MaxOut) else 0
+            self.is_residual = isinstance(layer, layers.Residual)
+            branches = (
+                [layer.layers]
+                if isinstance(layer, layers.Residual)
+                else layer.branches
+                if isinstance(layer, layers.Concatenate)
+                else []
+            )
+            self.branches = torch.nn.ModuleList(
+                torch.nn.Sequential(*_write_all(branch, shape)[0]) for branch in branches
+            )
+
+        def forward(self, values: Any) -> Any:
+            if self.n_pieces:
+                return values.unflatten(1, (-1, self.n_pieces)).amax(dim=2)
+            outputs = [branch(values) for branch in self.branches]
+            return values + outputs[0] if self.is_residual else torch.cat(outputs, dim=1)
+
+    class Fixed(base):
+        """Anything else that acts on every unit, or takes maxima of fixed groups."""
+
+        def __init__(self, layer: Blueprint, shape: tuple[int, ...]) -> None:
+            super().__init__()
+            self.shape = layer.output_shape(shape)
+            if isinstance(layer, layers.MaxUpsample):
+                (built,) = layer._build(shape, np.random.default_rng(0))
+                self.register_buffer("groups", torch.from_numpy(built.contests))
+            elif isinstance(layer, layers.PReLU):
+                slopes = torch.from_numpy(np.array(layer.slopes))
+                self.weight = torch.nn.Parameter(slopes)
+            else:
+                activation = layer._function  # type: ignore[attr-defined]  # one has it
+                kinks, slopes = activation.kinks, activation.piece_slopes
+                self.register_buffer("kinks", torch.tensor(kinks, dtype=torch.float64))
+                jumps = np.diff(slopes)
+                self.register_buffer("jumps", torch.tensor(jumps, dtype=torch.float64))
+                # f(x) = f(0) + slope of the first piece x + jumps of the slope behind each kink
+                start = activation.value_at_zero - float(np.maximum(-np.array(kinks), 0.0) @ jumps)
+                self.start, self.slope = start, slopes[0]
+
+        def forward(self, values: Any) -> Any:
+            if hasattr(self, "groups"):
+                return values.flatten(1)[:, self.groups].amax(dim=2).unflatten(1, self.shape)
+            if hasattr(self, "weight"):
+                slopes = self.weight.reshape(self.shape)
+                return torch.where(values > 0, values, slopes * values)
+            bent = torch.relu(values[..., None] - self.kinks) @ self.jumps
+            return self.start + self.slope * values + bent
+
+    class Own:
+        composed, fixed = Composed, Fixed
+
+    return Own

@@ -1,12 +1,32 @@
 """Gaussian noise around the generator, and the least of it that samples warrant."""
 
-from skdgn._noise.floors import at_floor, bound_below, warranted_variances
-from skdgn._noise.gaussian import COVARIANCE_TYPES, Noise
+from skdgn._noise.floors import raise_matrix, warranted_variances
+from skdgn._noise.full import Full
+from skdgn._noise.gaussian import KINDS, Noise
+from skdgn._noise.independent import Diagonal, Independent, Spherical
+from skdgn._noise.missing import (
+    Holes,
+    NoiseUnits,
+    fill_holes,
+    find_holes,
+    make_holes,
+    predict_missing,
+)
+
+KINDS.update({kind.covariance_type: kind for kind in (Spherical, Diagonal, Full)})
+COVARIANCE_TYPES = tuple(KINDS)
 
 __all__ = [
     "COVARIANCE_TYPES",
+    "KINDS",
+    "Holes",
+    "Independent",
     "Noise",
-    "at_floor",
-    "bound_below",
+    "NoiseUnits",
+    "fill_holes",
+    "find_holes",
+    "make_holes",
+    "predict_missing",
+    "raise_matrix",
     "warranted_variances",
 ]

@@ -19,10 +19,9 @@ nats.  ``t`` is the share of ties: without any, there is no floor of this kind.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf
 
-from skdgn._runtime import Floats
+from skdgn._runtime import Bools, Floats
 
 # Within so much of its floor, relatively, a variance is at it: the rest is rounding.
 _AT_FLOOR = 1e-6
@@ -47,19 +46,13 @@ def _warranted_variance(column: Floats, repetitions: float) -> float:
     return max(rounding, ties * min(gap**2 / 12.0, variance / (repetitions * len(observed))))
 
 
-def bound_below(covariance: Floats, floors: Floats) -> Floats:
-    """Raise a covariance S, of any type, to the floors (D,).
+def raise_matrix(covariance: Floats, floors: Floats) -> Floats:
+    """Return the likeliest covariance (D, D) not below the floors (D,), given that of samples, S.
 
-    It is the likeliest of those that are not below them: a spherical variance not below their
-    mean, each of the diagonal ones not below its own, a full matrix N not below the diagonal
-    matrix F of all, that is ``N - F`` positive semidefinite.  In units of the floors, where F is
-    the identity, the maximum of ``-log det N - tr(N^-1 S)`` has the eigenvectors of S, and its
-    eigenvalues where these exceed 1.
+    That is, ``N - F`` is positive semidefinite, F the diagonal matrix of the floors.  In units of
+    the floors, where F is the identity, the maximum of ``-log det N - tr(N^-1 S)`` has the
+    eigenvectors of S, and its eigenvalues where these exceed 1.
     """
-    if covariance.ndim == 0:
-        return np.maximum(covariance, floors.mean())
-    if covariance.ndim == 1:
-        return np.maximum(covariance, floors)
     # Most often nothing is below: then the difference has a Cholesky factor, rounding aside.
     lowest = floors + _SINGULAR * np.trace(covariance)
     if dpotrf(covariance - np.diag(lowest), lower=1)[1] == 0:
@@ -70,14 +63,6 @@ def bound_below(covariance: Floats, floors: Floats) -> Floats:
     return np.asarray(units * ((vectors * values) @ vectors.T))
 
 
-def at_floor(covariance: Floats, floors: Floats) -> NDArray[np.bool_]:
-    """Tell which features (D,) have noise at the floor.
-
-    Of a full matrix, those which belong, for the most part, to directions that are.
-    """
-    if covariance.ndim < 2:
-        lowest = floors if covariance.ndim else np.full_like(floors, floors.mean())
-        return np.asarray(covariance <= (1.0 + _AT_FLOOR) * lowest)
-    values, vectors = np.linalg.eigh(covariance / np.sqrt(np.outer(floors, floors)))
-    lowest = vectors[:, values <= 1.0 + _AT_FLOOR]
-    return np.asarray(np.square(lowest).sum(axis=1) > 0.5)
+def is_at(variances: Floats, floors: Floats | float) -> Bools:
+    """Tell which variances are at their floors, but for rounding."""
+    return np.asarray(variances <= (1.0 + _AT_FLOOR) * floors)

@@ -1,130 +1,255 @@
-"""The Gaussian noise around the generator: spherical, diagonal or full covariance."""
+"""Gaussian noise around the generator: what every kind of it answers, and which kinds there are.
+
+A kind of noise is a class: it says what users pass and see, how noise begins, what it asks of the
+samples in the E-step, how it is found again from these sums in the M-step, and how it is divided
+out.  Whoever needs noise asks for one of these; nothing else in the package tells kinds apart.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg.lapack import dtrtrs
 
-from skdgn._runtime import Floats
+from skdgn._runtime import Bools, Floats
 
-COVARIANCE_TYPES = ("spherical", "diag", "full")
+Integers = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Noise:
-    """A noise covariance and its Cholesky factor.
+class Noise(ABC):
+    """A noise covariance N of D features; a kind of noise is a class derived from this one.
 
-    ``covariance`` is a scalar array (spherical), (D,) variances (diag) or (D, D) (full); ``factor``
-    has the same shape and holds standard deviations or the lower Cholesky factor.
+    Called in this order: `units_of` and `sets_unit` while samples are scaled; `from_variances` or
+    `from_gaussian` and `hand_over` for a start, `rescale` and `at_least` for one that was there
+    before; in every E-step `whiten` and `log_determinant` or, for samples with missing values,
+    `deviations` and `correlations`, and `collect`; in every M-step `maximize`.
+
+    What ``collect`` returns, the *squares*, has shape (1, D) or (D, D): the kernel that adds
+    samples with missing values to them fills either.
     """
 
-    covariance: Floats
-    factor: Floats
+    covariance: Floats  # in the kind's own shape
+    factor: Floats  # standard deviations, or the lower Cholesky factor
     n_features: int
 
-    @classmethod
-    def from_covariance(cls, covariance: ArrayLike, n_features: int) -> Noise:
-        """Check a covariance given as a number, as variances (D,) or as a matrix (D, D)."""
+    covariance_type: ClassVar[str]
+    # The kind of scikit-learn's Gaussian mixture that comes nearest.
+    mixture_type: ClassVar[str] = "full"
+    # Networks that must be there for their noise to tell how alike it is.
+    fewest_to_compare: ClassVar[int] = 2
+
+    # What users pass, and see
+
+    @staticmethod
+    def from_covariance(covariance: ArrayLike, n_features: int) -> Noise:
+        """Check a covariance as users pass it; its shape says of which kind it is."""
         try:
             values = np.array(covariance, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"noise_covariance must be an array of numbers, got {covariance!r}."
             ) from error
-        if values.shape not in ((), (n_features,), (n_features, n_features)):
-            raise ValueError(
-                "noise_covariance must be a number, or have shape "
-                f"({n_features},) or ({n_features}, {n_features}), got shape {values.shape}."
-            )
-        if not np.all(np.isfinite(values)):
-            bad = values[~np.isfinite(values)].flat[0]
+        shapes = {kind.shape(n_features): kind for kind in reversed(KINDS.values())}
+        if values.shape in shapes:
+            return shapes[values.shape].read(values, n_features)
+        wanted = " or ".join(str(shape) for shape in reversed(shapes) if shape)
+        raise ValueError(
+            f"noise_covariance must be a number, or have shape {wanted}, got shape {values.shape}."
+        )
+
+    @classmethod
+    def read(cls, values: Floats, n_features: int) -> Self:
+        """Turn what is `shown` into noise again; values of the right shape."""
+        return cls.of(values, n_features)
+
+    @classmethod
+    def of(cls, covariance: Floats, n_features: int) -> Self:
+        """Check a covariance of this kind; LinAlgError if a matrix is not positive definite."""
+        if not np.all(np.isfinite(covariance)):
+            bad = covariance[~np.isfinite(covariance)].flat[0]
             raise ValueError(f"noise_covariance must be finite, got {bad}.")
-        if values.ndim < 2:
-            if not np.all(values > 0):
-                raise ValueError(
-                    f"noise_covariance must be positive, got a variance of {values.min()}."
-                )
-            return cls(values, np.sqrt(values), n_features)
-        asymmetry = np.abs(values - values.T).max()
-        if asymmetry > 1e-8 * np.abs(values).max():
-            raise ValueError(
-                "noise_covariance must be symmetric, "
-                f"got entries that differ from their mirror image by up to {asymmetry}."
-            )
-        values = 0.5 * (values + values.T)
-        try:
-            factor: Floats = np.asarray(np.linalg.cholesky(values), dtype=np.float64)
-        except np.linalg.LinAlgError:
-            smallest = np.linalg.eigvalsh(values)[0]
-            # A ValueError for users; what asks for a step of EM looks for this kind.
-            raise np.linalg.LinAlgError(
-                "noise_covariance must be positive definite, "
-                f"got a matrix with smallest eigenvalue {smallest}."
-            ) from None
-        return cls(values, factor, n_features)
+        checked = cls.check(covariance)
+        return cls(checked, cls.factorize(checked), n_features)
+
+    @classmethod
+    @abstractmethod
+    def shape(cls, n_features: int) -> tuple[int, ...]:
+        """Shape of what is `shown`."""
+
+    @classmethod
+    @abstractmethod
+    def check(cls, covariance: Floats) -> Floats:
+        """Refuse finite numbers that are no covariance; return one without rounding errors."""
+
+    @classmethod
+    @abstractmethod
+    def factorize(cls, covariance: Floats) -> Floats:
+        """Return standard deviations, or the lower Cholesky factor, if there is one."""
 
     @property
-    def covariance_type(self) -> str:
-        """Return ``"spherical"``, ``"diag"`` or ``"full"``."""
-        return COVARIANCE_TYPES[self.covariance.ndim]
+    def shown(self) -> float | Floats:
+        """What users see as ``noise_covariance_``."""
+        return self.covariance
 
     @property
-    def matrix(self) -> Floats:
-        """The covariance as a matrix (D, D)."""
-        if self.covariance.ndim == 2:
-            return self.covariance
-        return np.diag(np.broadcast_to(self.covariance, self.n_features))
-
-    @property
+    @abstractmethod
     def n_parameters(self) -> int:
         """Number of free parameters."""
-        return (1, self.n_features, self.n_features * (self.n_features + 1) // 2)[
-            self.covariance.ndim
-        ]
+
+    # Units
+
+    @classmethod
+    def units_of(cls, variances: Floats) -> Floats:
+        """Squares of the units (D,) in which features of these variances are to be measured."""
+        return variances
+
+    @classmethod
+    def sets_unit(cls, spreads: Floats) -> Bools:
+        """Tell which features (D,) with such ranges of values set the unit of their noise."""
+        return np.ones(spreads.shape, dtype=bool)
+
+    @abstractmethod
+    def rescale(self, factors: Floats) -> Self:
+        """Return the noise of features multiplied by factors (D,), if `units_of` allows them."""
+
+    @abstractmethod
+    def restrict(self, features: Integers) -> Noise:
+        """Return the noise of some of the features, in this order."""
+
+    # Starts, and floors
+
+    @classmethod
+    @abstractmethod
+    def from_variances(cls, variances: Floats) -> Self:
+        """Begin with noise of variances (D,), or as near to them as this kind gets."""
+
+    @classmethod
+    @abstractmethod
+    def from_gaussian(
+        cls, covariance: Floats, n_components: int, floors: Floats
+    ) -> tuple[Floats, Self]:
+        """Write a covariance (D, D) as that of a linear network: slopes (D, S), and noise."""
+
+    def hand_over(self, slopes: Floats, floors: Floats) -> tuple[Floats, Self]:
+        """Leave what latent variables can explain to a network of these slopes that may bend."""
+        return slopes, self
+
+    @classmethod
+    @abstractmethod
+    def bound_below(cls, covariance: Floats, floors: Floats) -> Floats:
+        """Return the likeliest covariance not below floors (D,), given that of the samples."""
+
+    def at_least(self, floors: Floats) -> Self:
+        """Return this noise, raised to the floors (D,)."""
+        return self.of(self.bound_below(self.covariance, floors), self.n_features)
+
+    @abstractmethod
+    def at_floor(self, floors: Floats) -> Bools:
+        """Tell which features (D,) have noise at the floor."""
+
+    # Statistics, and the M-step
+
+    @classmethod
+    @abstractmethod
+    def collect(cls, samples: Floats, weights: Floats) -> Floats:
+        """Sum what is asked of complete samples (n, D) over them."""
+
+    @classmethod
+    @abstractmethod
+    def squares_of(cls, covariance: Floats) -> Floats:
+        """Squares of a sample that stands for others, of mean zero and covariance (D, D)."""
+
+    @classmethod
+    @abstractmethod
+    def take_squares(cls, squares: Floats, features: Integers) -> Floats:
+        """Return the squares of some of the features, in this order."""
+
+    @classmethod
+    @abstractmethod
+    def scatter(cls, squares: Floats, remainder: Floats, output: Floats) -> Floats:
+        """Turn sums of ``x x'`` into those of residuals, in the shape of the covariance.
+
+        Residuals have the squares ``x x' + remainder output'``, summed over regions and symmetrized
+        (the paper's are not); remainder and output are of shape (R, D, S + 1).
+        """
+
+    @classmethod
+    def maximize(cls, scatter: Floats, total_weight: float, floors: Floats) -> Self:
+        """Maximize the expected log-likelihood over noise not below the floors (D,)."""
+        return cls.of(cls.bound_below(scatter / total_weight, floors), len(floors))
+
+    @classmethod
+    @abstractmethod
+    def log_evidence(cls, counts: Floats, scatters: Floats, common: Floats, weight: float) -> float:
+        """Log density of scatter matrices (K, D, D) of so many samples (K,) each.
+
+        Their covariances are integrated out, with a prior of this weight and of the mean
+        ``common`` (D, D).  Terms without the prior are left out.
+        """
+
+    def beyond(self, other: Noise, factor: float, floors: Floats) -> Noise:
+        """Go so many times as far as to another noise of this kind, not below the floors (D,).
+
+        To be overridden by kinds for which that is more than a guess.
+        """
+        return other
+
+    # Density and whitening
+
+    @property
+    @abstractmethod
+    def matrix(self) -> Floats:
+        """The covariance as a matrix (D, D)."""
 
     @cached_property
+    @abstractmethod
     def log_determinant(self) -> float:
         """Log of the determinant of the (D, D) covariance."""
-        if self.factor.ndim == 0:
-            return float(2.0 * self.n_features * np.log(self.factor))
-        diagonal = self.factor if self.factor.ndim == 1 else np.diagonal(self.factor)
-        return float(2.0 * np.log(diagonal).sum())
 
-    def restrict(self, features: NDArray[np.intp]) -> Noise:
-        """Return the noise of some of the features."""
-        covariance = self.covariance
-        if covariance.ndim == 1:
-            covariance = covariance[features]
-        elif covariance.ndim == 2:
-            covariance = covariance[np.ix_(features, features)]
-        if features.size == 0:  # no feature has no covariance
-            covariance = np.array(1.0)
-        return Noise.from_covariance(covariance, features.size)
-
-    def rescale(self, factors: Floats) -> Noise:
-        """Return the noise of features multiplied by factors (D,), equal ones if spherical."""
-        squares = (factors[0] ** 2, factors**2, np.outer(factors, factors))[self.covariance.ndim]
-        return Noise.from_covariance(self.covariance * squares, self.n_features)
-
+    @abstractmethod
     def whiten(self, rows: Floats) -> Floats:
         """Multiply rows (..., D) by the inverse factor, so that the noise becomes N(0, I)."""
-        if self.factor.ndim < 2:
-            return rows / self.factor
-        flat = rows.reshape(-1, self.n_features)
-        # LAPACK's own: SciPy's checks of the arguments take longer than small systems do.
-        whitened, _ = dtrtrs(self.factor, flat.T, lower=1)
-        return np.ascontiguousarray(whitened.T).reshape(rows.shape)
 
     def whiten_maps(self, maps: Floats) -> Floats:
         """Multiply matrices (..., D, k) by the inverse factor."""
         return np.swapaxes(self.whiten(np.swapaxes(maps, -2, -1)), -2, -1)
 
+    @abstractmethod
     def color(self, rows: Floats) -> Floats:
         """Multiply rows (..., D) by the factor: N(0, I) becomes the noise."""
-        if self.factor.ndim < 2:
-            return rows * self.factor
-        return rows @ self.factor.T
+
+    # Missing values
+
+    @property
+    @abstractmethod
+    def deviations(self) -> Floats:
+        """Standard deviations of the features, (D,)."""
+
+    @property
+    @abstractmethod
+    def correlations(self) -> Floats:
+        """Correlations of the features, (D, D); (D, 0) if there are none."""
+
+    @property
+    @abstractmethod
+    def spread(self) -> float:
+        """Largest eigenvalue of the correlations, hence of any part of them."""
+
+    @abstractmethod
+    def predict(
+        self, slopes: Floats, offsets: Floats, rows: Floats, features: Integers
+    ) -> tuple[Floats, Floats, Floats]:
+        """Predict features from z and what was observed of rows (v, D), each on its own affine map.
+
+        Returns slopes (v, k, S), offsets (v, k), and the deviations (v, k) of what is left of the
+        noise: that of what was observed may tell something of that of the features.
+        """
+
+
+# By the name that users ask for them by; the package fills it.
+KINDS: dict[str, type[Noise]] = {}

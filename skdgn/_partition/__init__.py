@@ -1,9 +1,14 @@
 """Which regions a network has."""
 
+from skdgn._partition.composed_maps import ComposedMaps, gather
 from skdgn._partition.enumeration import Partition, TooManyRegionsError, build_partition
+from skdgn._partition.index import find_similar
 
 __all__ = [
+    "ComposedMaps",
     "Partition",
     "TooManyRegionsError",
     "build_partition",
+    "find_similar",
+    "gather",
 ]

@@ -7,6 +7,7 @@ search for.  (The paper walks from a cell to its neighbors instead; tests compar
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -15,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._geometry import Cells, Intervals, Pieces, integrate_gaussian, whole_space
-from skdgn._network import AffineMaps, Network
+from skdgn._network import AffineMaps, Architecture, Codes, Network
+from skdgn._partition.composed_maps import ComposedMaps, compose
+from skdgn._partition.index import find_similar
 from skdgn._partition.vertices import Vertices, find_vertices
 from skdgn._runtime import Bools, Floats
 
@@ -36,29 +39,22 @@ class Partition:
     ----------
     cells : Cells
         The regions' geometry.
-    patterns : ndarray of shape (R, total hidden units)
-        Side of every hidden unit (True where its pre-activation is positive).
-    maps : AffineMaps
+    patterns : ndarray of shape (R, total hidden units), of small integers
+        Side of every hidden unit (1 where its pre-activation is positive, 0 elsewhere).
+    maps : ComposedMaps
         ``g(z) = slopes[r] @ z + offsets[r]`` on region r.
     """
 
     cells: Cells
-    patterns: Bools
-    maps: AffineMaps
+    patterns: Codes
+    maps: ComposedMaps
 
     def __len__(self) -> int:
         return len(self.cells)
 
-    def locate(self, patterns: Bools) -> NDArray[np.intp]:
+    def locate(self, patterns: Codes) -> NDArray[np.intp]:
         """Find the region of each pattern (n, total hidden units)."""
-        known = {pattern.tobytes(): region for region, pattern in enumerate(self.patterns)}
-        found = [known.get(pattern.tobytes(), -1) for pattern in patterns]
-        regions = np.array(found, dtype=np.intp)
-        # A point within rounding of a boundary may show a pattern that no region has: it belongs to
-        # the region that differs in the fewest units.
-        for n in np.flatnonzero(regions < 0):
-            regions[n] = np.argmin((self.patterns != patterns[n]).sum(axis=1))
-        return regions
+        return find_similar(patterns, self.patterns)
 
     def vertices(self, region: int) -> Vertices:
         """Find the vertices and rays of a region, in any number of latent dimensions.
@@ -117,14 +113,10 @@ class Partition:
 class TooManyRegionsError(MemoryError):
     """A network has more regions than it was allowed; raised before memory is gone."""
 
-    def __init__(
-        self, most_regions: int, n_components: int, hidden_layer_sizes: tuple[int, ...]
-    ) -> None:
+    def __init__(self, most_regions: int, architecture: Architecture) -> None:
         super().__init__(
-            f"A network with n_components={n_components} and "
-            f"hidden_layer_sizes={hidden_layer_sizes} has more than {most_regions} regions in "
-            "latent space, the most that can be listed. Reduce n_components or the widths in "
-            "hidden_layer_sizes."
+            f"A network with {architecture} has more than {most_regions} regions in latent space, "
+            "the most that can be listed. Reduce n_components or the widths in hidden layers."
         )
 
 
@@ -167,32 +159,114 @@ def _mass_error(cells: Cells) -> float:
 def _cut_all(
     network: Network, most_regions: int, generator: np.random.Generator | None = None
 ) -> Partition:
-    """Insert all units; with a generator, at a place a little off their own."""
+    """Insert the cuts of all layers; with a generator, at a place a little off their own."""
     cells = whole_space(network.n_components)
-    upstream = AffineMaps.identity(network.n_components)
-    patterns: Bools = np.empty((1, 0), dtype=bool)
-    for layer in range(network.n_hidden_layers):
-        functions = _without_noise(network, layer, upstream)
-        boundaries = functions
-        if generator is not None:
-            lengths = np.linalg.norm(functions.slopes, axis=2)
-            nudges = _NUDGE * generator.uniform(-1.0, 1.0, functions.offsets.shape[1])
-            boundaries = replace(functions, offsets=functions.offsets + nudges * lengths)
-        pieces = _split(cells, boundaries, network, most_regions)
-        cells = pieces.cells
-        patterns = np.concatenate([patterns[pieces.parents], pieces.positive], axis=1)
-        upstream = network.activate(functions.take(pieces.parents), pieces.positive)
-    return Partition(cells, patterns, network.preactivations(network.n_hidden_layers, upstream))
+    patterns: Codes = np.empty((1, 0), dtype=np.uint8)
+    maps, parents, codes = AffineMaps.identity(network.n_components), np.zeros(1, np.intp), patterns
+    # What cuts begins a segment; the first one has affine layers only.
+    begins = [0, *(place for place, layer in enumerate(network.layers) if layer.n_codes)]
+    for begin, end in itertools.pairwise(begins):
+        maps, scales = compose(network.layers[begin:end], maps, parents, codes)
+        layer, maps = network.layers[end], _without_noise(maps, scales) if begin else maps
+        nudged = _nudged(maps, generator)
+        if layer.contests is None:
+            pieces = _split(cells, layer.cuts(nudged), network, most_regions)
+            cells, parents, codes = pieces.cells, pieces.parents, layer.read_sides(pieces.positive)
+        else:
+            contest = _Contest(nudged, scales, network, most_regions)
+            cells, parents, codes = contest.divide(cells, layer.contests)
+        patterns = np.concatenate([patterns[parents], codes], axis=1)
+    composed = ComposedMaps(network.layers[begins[-1] :], maps, parents, codes)
+    return Partition(cells, patterns, composed)
+
+
+def _nudged(functions: AffineMaps, generator: np.random.Generator | None) -> AffineMaps:
+    if generator is None:
+        return functions
+    lengths = np.linalg.norm(functions.slopes, axis=2)
+    nudges = _NUDGE * generator.uniform(-1.0, 1.0, functions.offsets.shape[1])
+    return replace(functions, offsets=functions.offsets + nudges * lengths)
+
+
+@dataclass(frozen=True)
+class _Contest:
+    """Divides cells by which member of a group of functions is the largest."""
+
+    functions: AffineMaps  # (R, i)
+    scales: AffineMaps  # sums of the sizes of their terms
+    network: Network
+    most_regions: int
+
+    def divide(
+        self, cells: Cells, groups: NDArray[np.intp]
+    ) -> tuple[Cells, NDArray[np.intp], Codes]:
+        """Return the pieces, the cells they come from, and who wins every group there.
+
+        A copy of each cell is made for every member, and cut down to where that member wins: so
+        there is no more than one piece for each of them.
+        """
+        parents: NDArray[np.intp] = np.arange(len(cells))
+        codes: Codes = np.empty((len(cells), len(groups)), dtype=np.uint8)
+        for place, group in enumerate(groups):
+            n_members = 1 + int((group[1:] != group[0]).sum())
+            copies = np.repeat(np.arange(len(cells)), n_members)
+            winners = np.tile(np.arange(n_members, dtype=np.uint8), len(cells))
+            cells, parents, codes = cells.take(copies), parents[copies], codes[copies]
+            codes[:, place] = winners
+            for rival in range(n_members):
+                gradients, values = self._leads(parents, group, codes[:, place], rival)
+                pieces = cells.split(gradients, values)
+                won = np.flatnonzero(pieces.positive)
+                cells, origins = pieces.cells.take(won), pieces.parents[won]
+                parents, codes = parents[origins], codes[origins]
+            if len(cells) > self.most_regions:
+                raise TooManyRegionsError(self.most_regions, self.network.architecture)
+        return cells, parents, codes
+
+    def _leads(
+        self, parents: NDArray[np.intp], group: NDArray[np.intp], winners: Codes, rival: int
+    ) -> tuple[Floats, Floats]:
+        """By how much winners are ahead of a rival, in units of the slope; 1 if always, -1 never.
+
+        Of equals, the first wins.
+        """
+        first, second = group[winners], group[rival]
+        functions, scales = self.functions, self.scales
+        lead = AffineMaps(
+            (functions.slopes[parents, first] - functions.slopes[parents, second])[:, None],
+            (functions.offsets[parents, first] - functions.offsets[parents, second])[:, None],
+        )
+        sizes = AffineMaps(
+            (scales.slopes[parents, first] + scales.slopes[parents, second])[:, None],
+            (scales.offsets[parents, first] + scales.offsets[parents, second])[:, None],
+        )
+        lead = _without_noise(lead, sizes)
+        gradients, values = lead.slopes[:, 0], lead.offsets[:, 0]
+        lengths = np.linalg.norm(gradients, axis=1)
+        is_constant = lengths == 0.0
+        ahead = (values > 0) | ((values == 0) & (winners <= rival))
+        lengths = np.where(is_constant, 1.0, lengths)
+        return (
+            np.ascontiguousarray(gradients / lengths[:, None]),
+            np.where(is_constant, np.where(ahead, 1.0, -1.0), values / lengths),
+        )
+
+
+def _without_noise(maps: AffineMaps, scales: AffineMaps) -> AffineMaps:
+    """Put zeros where maps are zero but for rounding, given the sums of their terms' sizes."""
+    slopes: Floats = np.where(np.abs(maps.slopes) > _ROUNDING * scales.slopes, maps.slopes, 0.0)
+    constant = ~slopes.any(axis=2)
+    zero = constant & (np.abs(maps.offsets) <= _ROUNDING * scales.offsets)
+    return AffineMaps(slopes, np.where(zero, 0.0, maps.offsets))
 
 
 def _split(cells: Cells, functions: AffineMaps, network: Network, most_regions: int) -> Pieces:
-    """Cut cells by the units of a layer: the pieces, with their sides of all units (R, u)."""
-    error = TooManyRegionsError(most_regions, network.n_components, network.hidden_layer_sizes)
+    """Cut cells by the zeros of functions (R, m): the pieces, with their sides of all (R, m)."""
     if isinstance(cells, Intervals):
         # So quick that the calls for the units would take longer.
         pieces = cells.split_all(functions.slopes[:, :, 0], functions.offsets)
         if len(pieces.parents) > most_regions:
-            raise error
+            raise TooManyRegionsError(most_regions, network.architecture)
         return pieces
     regions: NDArray[np.intp] = np.arange(len(cells))
     sides: Bools = np.empty(functions.offsets.shape, dtype=bool)
@@ -203,23 +277,9 @@ def _split(cells: Cells, functions: AffineMaps, network: Network, most_regions: 
     for unit in range(values.shape[1]):
         pieces = cells.split(np.ascontiguousarray(gradients[regions, unit]), values[regions, unit])
         if len(pieces.parents) > most_regions:
-            raise error
+            raise TooManyRegionsError(most_regions, network.architecture)
         cells = pieces.cells
         regions = regions[pieces.parents]
         sides = sides[pieces.parents]
         sides[:, unit] = pieces.positive
     return Pieces(cells, regions, sides)
-
-
-def _without_noise(network: Network, layer: int, upstream: AffineMaps) -> AffineMaps:
-    """Pre-activations of a layer, with zeros where they are zero but for rounding."""
-    functions = network.preactivations(layer, upstream)
-    if layer == 0:
-        return functions  # nothing was added up
-    scales = network.preactivation_scales(layer, upstream)
-    slopes: Floats = np.where(
-        np.abs(functions.slopes) > _ROUNDING * scales.slopes, functions.slopes, 0.0
-    )
-    constant = ~slopes.any(axis=2)
-    zero = constant & (np.abs(functions.offsets) <= _ROUNDING * scales.offsets)
-    return AffineMaps(slopes, np.where(zero, 0.0, functions.offsets))

@@ -210,13 +210,7 @@ class Comparison:
                     gaussians.append((given[0][n], given[1][n]))
                 for mean, factor in gaussians:
                     value, best_mean, best_factor = improve_gaussian(
-                        part.regions,
-                        part.rows[i],
-                        part.references.regions[i],
-                        part.references.residuals[i],
-                        part.references.latent[i],
-                        mean,
-                        factor,
+                        part.regions, part.rows[i], part.references.of(i), mean, factor
                     )
                     if value < smallest[n]:
                         smallest[n] = value

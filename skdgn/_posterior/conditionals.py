@@ -21,14 +21,13 @@ from typing import NamedTuple
 import numpy as np
 
 from skdgn._noise import Noise
-from skdgn._partition import Partition
+from skdgn._partition import Partition, gather
 from skdgn._runtime import Floats
 
 
 class Conditionals(NamedTuple):
-    """Whitened maps and conditional Gaussians of all regions (a tuple: kernels read it)."""
+    """Conditional Gaussians of all regions (a tuple: kernels read it)."""
 
-    slopes: Floats  # (R, D, S) A~
     offsets: Floats  # (R, D) b~
     factors: Floats  # (R, S, S) F
     projections: Floats  # (R, S, D) P
@@ -40,17 +39,21 @@ class Conditionals(NamedTuple):
 
 def condition(partition: Partition, noise: Noise) -> Conditionals:
     """Condition every region's affine map on an observation."""
-    maps = partition.maps
-    n_regions, n_features, n_components = maps.slopes.shape
-    slopes = noise.whiten_maps(maps.slopes)
-    offsets = noise.whiten(maps.offsets)
+    n_regions, n_features, n_components = partition.maps.shape
 
-    if n_components == 1:
-        lengths = np.sqrt(1.0 + np.square(slopes).sum(axis=1))
-        orthonormal, factors = slopes / lengths[:, None], 1.0 / lengths[:, None]
-    else:
-        identity = np.broadcast_to(np.eye(n_components), (n_regions, n_components, n_components))
-        orthonormal, lengths, factors = _factorize(np.concatenate([slopes, identity], axis=1))
+    def compute(part: slice) -> tuple[Floats, ...]:
+        maps = partition.maps.take(part)
+        slopes, offsets = noise.whiten_maps(maps.slopes), noise.whiten(maps.offsets)
+        if n_components == 1:
+            lengths = np.sqrt(1.0 + np.square(slopes).sum(axis=1))
+            orthonormal, factors = slopes / lengths[:, None], 1.0 / lengths[:, None]
+        else:
+            identity = np.broadcast_to(np.eye(n_components), (len(slopes), *(n_components,) * 2))
+            orthonormal, lengths, factors = _factorize(np.concatenate([slopes, identity], axis=1))
+        projections = np.swapaxes(orthonormal[:, :n_features], 1, 2)
+        return offsets, np.ascontiguousarray(projections), factors, lengths
+
+    offsets, projections, factors, lengths = gather(n_regions, compute)
     log_constants = -0.5 * (n_features * np.log(2.0 * np.pi) + noise.log_determinant)
 
     facets = partition.cells.facets()
@@ -58,10 +61,9 @@ def condition(partition: Partition, noise: Noise) -> Conditionals:
     normals = np.einsum("fts,ft->fs", factors[regions], facets.normals)
     sizes = np.linalg.norm(normals, axis=1)
     return Conditionals(
-        slopes=np.ascontiguousarray(slopes),
         offsets=offsets,
         factors=factors,
-        projections=np.ascontiguousarray(np.swapaxes(orthonormal[:, :n_features], 1, 2)),
+        projections=projections,
         log_constants=log_constants - np.log(lengths).sum(axis=1),
         facet_start=facets.start,
         facet_normals=normals / sizes[:, None],

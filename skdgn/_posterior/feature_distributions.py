@@ -23,13 +23,10 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr, softmax
 
 from skdgn._geometry import Cells, Facets, integrate_gaussian, whole_space
-from skdgn._network import AffineMaps
-from skdgn._noise import Noise
 from skdgn._posterior.visits import Visitor
 from skdgn._runtime import Floats
 
@@ -135,11 +132,9 @@ class RegionDistributions:
             rows = np.where(unknown[:, None], np.nan, rows)
             visits = visitor.visit(rows)
         factors, centers = visitor.condition(rows, visits)
-        latent_slopes, latent_offsets, deviations = _predict(
-            visitor.partition.maps.take(visits.regions),
-            visitor.noise,
-            np.repeat(rows, np.diff(visits.start), axis=0),
-            features,
+        maps = visitor.partition.maps.take(visits.regions)
+        latent_slopes, latent_offsets, deviations = visitor.noise.predict(
+            maps.slopes, maps.offsets, np.repeat(rows, np.diff(visits.start), axis=0), features
         )
         slopes = latent_slopes @ factors
         spread = np.einsum("vks,vst,vkt->vk", latent_slopes, visits.covariances, latent_slopes)
@@ -255,47 +250,6 @@ def quantiles(distributions: FeatureDistributions, share: float) -> Floats:
             safe = (phi**2 < xi) & ((1.0 - phi) ** 2 < 1.0 - xi)
         step = np.clip(np.where(safe, interpolated, 0.5), shrink, 1.0 - shrink)
     return best
-
-
-def _predict(
-    maps: AffineMaps, noise: Noise, rows: Floats, features: Integers
-) -> tuple[Floats, Floats, Floats]:
-    """Predict features from z and what was observed of rows (v, D), each on its own affine map.
-
-    Returns slopes (v, k, S), offsets (v, k), and the deviations (v, k) of what is left of the
-    noise: correlated noise of what was observed tells something of that of the features.
-    """
-    slopes, offsets = maps.slopes[:, features], maps.offsets[:, features]
-    if noise.covariance.ndim < 2:
-        factors = np.broadcast_to(noise.factor, (noise.n_features,))
-        return slopes, offsets, np.broadcast_to(factors[features], offsets.shape)
-    deviations = np.empty(offsets.shape)
-    patterns, members = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
-    for pattern, observed in enumerate(patterns):
-        chosen = np.flatnonzero(members.ravel() == pattern)
-        known = np.flatnonzero(observed)
-        gains, deviations[chosen] = _regress(noise, known, features)
-        slopes[chosen] -= gains @ maps.slopes[chosen][:, known]
-        residuals = rows[np.ix_(chosen, known)] - maps.offsets[np.ix_(chosen, known)]
-        offsets[chosen] += residuals @ gains.T
-    return slopes, offsets, deviations
-
-
-def _regress(noise: Noise, known: Integers, features: Integers) -> tuple[Floats, Floats]:
-    """Regress the noise of features on that of others: gains (k, o), deviations (k,) of the rest.
-
-    A Cholesky factor of the noise of both holds both, without differences of squares.
-    """
-    order = np.concatenate([known, features])
-    units = np.sqrt(np.diagonal(noise.covariance))[order]
-    correlations = noise.covariance[np.ix_(order, order)] / np.outer(units, units)
-    factor = np.linalg.cholesky(correlations)
-    n_known = len(known)
-    gains = scipy.linalg.solve_triangular(
-        factor[:n_known, :n_known], factor[n_known:, :n_known].T, lower=True, trans=1
-    ).T
-    deviations = np.linalg.norm(factor[n_known:, n_known:], axis=1)
-    return gains * units[n_known:, None] / units[:n_known], deviations * units[n_known:]
 
 
 def _lift_cells(

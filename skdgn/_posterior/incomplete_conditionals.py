@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._geometry import Facets
-from skdgn._posterior.patterns import Holes, NoiseUnits
-from skdgn._runtime import Floats, kernel, sum_kernel
+from skdgn._noise import Holes, NoiseUnits
+from skdgn._runtime import Floats, inlined_sum_kernel, kernel
 
 
 class RegionMaps(NamedTuple):
@@ -55,7 +55,7 @@ def scale_row(values: Floats, units: NoiseUnits, holes: Holes, row: ObservedRow)
         row.scaled[i] = values[d] / units.deviations[d]
 
 
-@sum_kernel
+@inlined_sum_kernel
 def condition_region(
     region: int,
     axes: Any,
@@ -70,42 +70,67 @@ def condition_region(
     Fills in factor (S, S) and whitened mean (S,) of the conditional Gaussian.  Returns the
     log evidence; its quadratic form comes from the residual.
     """
-    n_components, n_observed = len(axes), holes.n_observed[0]
-    slopes, offsets = maps.slopes, maps.offsets
-    order, correlated = holes.order, holes.factor
-    scaled, columns, remainder = row.scaled, row.columns, row.remainder
-    triangle, places = row.triangle, row.places
-    for s in range(n_components):
-        places[s] = s
-        remainder[s] = 0.0
-        for t in range(n_components):
-            columns[s, t] = 1.0 if s == t else 0.0
-    for i in range(n_observed):
-        d = order[i]
-        remainder[n_components + i] = scaled[i] - offsets[region, d]
-        for s in range(n_components):
-            columns[s, n_components + i] = slopes[region, d, s]
-    if correlated.size > 0:
-        for i in range(n_observed):
-            scale = 1.0 / correlated[i, i]
-            rest = remainder[n_components + i]
-            for j in range(i):
-                rest -= correlated[i, j] * remainder[n_components + j]
-            remainder[n_components + i] = rest * scale
-            for s in range(n_components):
-                rest = columns[s, n_components + i]
-                for j in range(i):
-                    rest -= correlated[i, j] * columns[s, n_components + j]
-                columns[s, n_components + i] = rest * scale
-
-    # Modified Gram-Schmidt, the row as the last column: as accurate as reflections.  Of the others,
-    # that of which most is left comes first, as in `skdgn._posterior.conditionals`.
+    _stack(region, axes, maps, holes, row)
+    if holes.is_correlated:
+        _whiten(axes, holes, row)
+    sign = _orthogonalize(axes, len(axes) + holes.n_observed[0], row, center)
+    _invert_triangle(axes, sign, row, factor)
+    center[len(axes) - 1] *= sign
     log_evidence = holes.log_constant[0]
-    size = n_components + n_observed
-    sign = 1.0  # of the permutation: the factor's determinant is positive
-    for s in range(n_components):
+    for s in range(len(axes)):
+        log_evidence -= math.log(row.triangle[s, s])
+    square = 0.0
+    for i in range(len(axes) + holes.n_observed[0]):
+        square += row.remainder[i] * row.remainder[i]
+    return log_evidence - 0.5 * square
+
+
+@inlined_sum_kernel
+def _stack(region: int, axes: Any, maps: RegionMaps, holes: Holes, row: ObservedRow) -> None:
+    """Fill in the columns of ``[I; A~_o]``, and ``[0; x~_o - b~_o]``."""
+    for s in range(len(axes)):
+        row.remainder[s] = 0.0
+        for t in range(len(axes)):
+            row.columns[s, t] = 1.0 if s == t else 0.0
+    for i in range(holes.n_observed[0]):
+        d = holes.order[i]
+        row.remainder[len(axes) + i] = row.scaled[i] - maps.offsets[region, d]
+        for s in range(len(axes)):
+            row.columns[s, len(axes) + i] = maps.slopes[region, d, s]
+
+
+@inlined_sum_kernel
+def _whiten(axes: Any, holes: Holes, row: ObservedRow) -> None:
+    """Divide by the factor of the noise's correlations, which there are."""
+    columns, remainder, correlated = row.columns, row.remainder, holes.factor
+    for i in range(holes.n_observed[0]):
+        scale = 1.0 / correlated[i, i]
+        rest = remainder[len(axes) + i]
+        for j in range(i):
+            rest -= correlated[i, j] * remainder[len(axes) + j]
+        remainder[len(axes) + i] = rest * scale
+        for s in range(len(axes)):
+            rest = columns[s, len(axes) + i]
+            for j in range(i):
+                rest -= correlated[i, j] * columns[s, len(axes) + j]
+            columns[s, len(axes) + i] = rest * scale
+
+
+@inlined_sum_kernel
+def _orthogonalize(axes: Any, size: int, row: ObservedRow, center: Floats) -> float:
+    """Make the columns orthonormal, and take what is along them out of the remainder.
+
+    Modified Gram-Schmidt, the remainder as the last column: as accurate as reflections.  Of the
+    others, that of which most is left comes first, as in `skdgn._posterior.conditionals`.  Returns
+    the sign of the permutation: the factor's determinant is to be positive.
+    """
+    columns, remainder, triangle, places = row.columns, row.remainder, row.triangle, row.places
+    sign = 1.0
+    for s in range(len(axes)):
+        places[s] = s
+    for s in range(len(axes)):
         largest, longest = -1.0, s
-        for t in range(s, n_components):
+        for t in range(s, len(axes)):
             square = 0.0
             for i in range(size):
                 square += columns[t, i] * columns[t, i]
@@ -118,13 +143,11 @@ def condition_region(
                 columns[s, i], columns[longest, i] = columns[longest, i], columns[s, i]
             for t in range(s):
                 triangle[t, s], triangle[t, longest] = triangle[t, longest], triangle[t, s]
-        length = math.sqrt(largest)
-        triangle[s, s] = length
-        log_evidence -= math.log(length)
-        scale = 1.0 / length
+        triangle[s, s] = math.sqrt(largest)
+        scale = 1.0 / triangle[s, s]
         for i in range(size):
             columns[s, i] *= scale
-        for t in range(s + 1, n_components):
+        for t in range(s + 1, len(axes)):
             along = 0.0
             for i in range(size):
                 along += columns[s, i] * columns[t, i]
@@ -137,20 +160,20 @@ def condition_region(
         center[s] = along
         for i in range(size):
             remainder[i] -= along * columns[s, i]
-    square = 0.0
-    for i in range(size):
-        square += remainder[i] * remainder[i]
+    return sign
 
-    # The factor is the inverse of the triangle, its rows back in their places.
-    for t in range(n_components):
-        for s in range(n_components):
+
+@inlined_sum_kernel
+def _invert_triangle(axes: Any, sign: float, row: ObservedRow, factor: Floats) -> None:
+    """Fill in the factor: the inverse of the triangle, its rows back in their places."""
+    triangle, places = row.triangle, row.places
+    for t in range(len(axes)):
+        for s in range(len(axes)):
             factor[s, t] = 0.0
-        last = t + 1 == n_components
+        last = t + 1 == len(axes)
         factor[places[t], t] = (sign if last else 1.0) / triangle[t, t]
         for s in range(t - 1, -1, -1):
             rest = 0.0
             for u in range(s + 1, t + 1):
                 rest -= triangle[s, u] * factor[places[u], t]
             factor[places[s], t] = rest / triangle[s, s]
-    center[n_components - 1] *= sign
-    return log_evidence - 0.5 * square

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skdgn._noise import Holes, NoiseUnits
 from skdgn._partition import Partition
 from skdgn._posterior.incomplete_conditionals import RegionMaps
-from skdgn._posterior.patterns import Holes, NoiseUnits
 from skdgn._posterior.region_groups import ROUNDING, Groups, cut_corners, reduce_over_tree
-from skdgn._runtime import Floats, sum_kernel
+from skdgn._runtime import Floats, inlined_sum_kernel
 
 
 class Boxes(NamedTuple):
@@ -63,7 +63,7 @@ def no_boxes(n_features: int) -> Boxes:
     return Boxes(np.empty((0, n_features)), np.empty((0, n_features)), np.empty(0), 1.0)
 
 
-@sum_kernel
+@inlined_sum_kernel
 def bound_box(boxes: Boxes, box: int, holes: Holes, scaled: Floats) -> float:
     """Bound the squared distance of a row from whatever a box contains, from below."""
     square = 0.0

@@ -17,22 +17,16 @@ from skdgn._noise import Noise
 from skdgn._partition import Partition, build_partition
 from skdgn._posterior.feature_distributions import RegionDistributions
 from skdgn._posterior.imputation import fill_with_draws, fill_with_means
-from skdgn._posterior.posterior import (
-    Posterior,
-    conditional_log_density,
-    log_density,
-    lower_bounds,
-    posterior,
-    summarize,
-    variational_gaps,
-)
-from skdgn._posterior.visits import Visitor
-from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, row_batches
+from skdgn._posterior.posterior import Posterior
+from skdgn._posterior.visits import Visitor, concatenate
+from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, read, row_batches
 
 # A partition with more regions would take gigabytes, and hours.
 MOST_REGIONS = 200_000
 # A visit's cell in one more dimension, its pieces, and what they are made of, beside the visit.
 _COPIES_OF_CELLS = 8
+# Visits, and as many Gaussians that are not truncated.
+_COMPARISON_COPIES = 2
 # Absolute error of a prior mass.
 _LOG_WEIGHT_ERROR = math.log(1e-14)
 
@@ -60,11 +54,12 @@ class Model:
             self.partition.cells, np.zeros(n_components), np.eye(n_components), _LOG_WEIGHT_ERROR
         )
 
-    @property
+    @cached_property
     def n_parameters(self) -> int:
         """Number of identifiable parameters."""
-        n_parameters = self.network.n_identifiable_weights + self.noise.n_parameters
-        if self.network.n_hidden_layers == 0:
+        n_weights = self.network.count_identifiable(self.partition.patterns)
+        n_parameters = n_weights + self.noise.n_parameters
+        if self.network.is_affine:
             # The model is a Gaussian, which has no more than a mean and a covariance.
             n_features = self.network.n_features
             n_parameters = min(n_parameters, n_features + n_features * (n_features + 1) // 2)
@@ -75,43 +70,77 @@ class Model:
         return self.partition.locate(self.network.patterns(latent))
 
     def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
-        """Exact log p(x) of every row (n, D)."""
-        return log_density(self.visitor, rows, workers)
+        """Exact log p(x) of every sample (n, D)."""
+        return workers.fill(
+            np.empty(len(rows)),
+            lambda batch: self.visitor.visit(read(batch)).log_density,
+            self.visitor.row_bytes,
+            rows,
+        )
 
     def conditional_log_density(
         self, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
     ) -> Floats:
-        """Exact log density of some features of every row (n, D), given the others."""
-        return conditional_log_density(self.visitor, rows, features, workers)
+        """Exact log density of some features of every sample (n, D), given the others."""
+
+        def compare_batch(batch: NDArray[Any]) -> Floats:
+            joint = read(batch)
+            condition = np.where(features, np.nan, joint)
+            log_joint = self.visitor.visit(joint).log_density
+            # Where both are -inf, nothing is known.
+            with np.errstate(invalid="ignore"):
+                return log_joint - self.visitor.visit(condition).log_density
+
+        row_bytes = 2.0 * self.visitor.row_bytes
+        return workers.fill(np.empty(len(rows)), compare_batch, row_bytes, rows)
 
     def posterior(self, rows: NDArray[Any], workers: Workers) -> Posterior:
-        """Exact posterior of every row (n, D)."""
-        return posterior(self.visitor, rows, workers)
+        """Exact posterior of every sample (n, D)."""
+        visitor = self.visitor
+        parts = workers.map(lambda batch: visitor.visit(read(batch)), visitor.row_bytes, rows)
+        visits = concatenate([visits for _, visits in parts])
+        return Posterior(visitor, read(rows), visits, workers.reporter)
 
     def lower_bounds(
         self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
     ) -> Floats:
-        """Exact evidence lower bound of every row (n, D) and its Gaussian."""
-        return lower_bounds(self.visitor, rows, means, factors, workers)
+        """Exact evidence lower bound of every sample (n, D) and its Gaussian."""
+
+        def bound_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
+            return self._posterior_of(batch)._comparison.elbo(means, factors)
+
+        result, row_bytes = np.empty(len(rows)), _COMPARISON_COPIES * self.visitor.row_bytes
+        return workers.fill(result, bound_batch, row_bytes, rows, means, factors)
 
     def variational_gaps(
         self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
     ) -> Floats:
-        """Amortization gap and family gap of every row (n, D) and its Gaussian: (n, 2)."""
-        return variational_gaps(self.visitor, rows, means, factors, workers)
+        """Divergence of Gaussians beyond the best ones, and that of the best ones: (n, 2)."""
+
+        def compare_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
+            posterior = self._posterior_of(batch)
+            divergences = posterior._comparison.divergences(means, factors)
+            _, _, smallest = posterior._comparison.best_gaussians(
+                posterior.mean, posterior.covariance, (means, factors)
+            )
+            family = np.minimum(smallest, divergences)
+            return np.stack([divergences - family, family], axis=1)
+
+        result, row_bytes = np.empty((len(rows), 2)), _COMPARISON_COPIES * self.visitor.row_bytes
+        return workers.fill(result, compare_batch, row_bytes, rows, means, factors)
 
     def means(self, rows: NDArray[Any], workers: Workers) -> Floats:
-        """Posterior mean of every row (n, D): (n, S)."""
+        """Posterior mean of every sample (n, D): (n, S)."""
         result = np.empty((len(rows), self.network.n_components))
         return self._summarize(rows, lambda posterior: posterior.mean, result, workers)
 
     def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
-        """Posterior probability of each region, given every row (n, D): (n, R)."""
+        """Posterior probability of each region, given every sample (n, D): (n, R)."""
         result = np.empty((len(rows), len(self.partition)))
         return self._summarize(rows, lambda posterior: posterior.responsibilities, result, workers)
 
     def most_responsible(self, rows: NDArray[Any], workers: Workers) -> NDArray[np.intp]:
-        """Likeliest region of every row (n, D)."""
+        """Likeliest region of every sample (n, D)."""
         result = np.empty(len(rows), dtype=np.intp)
         return self._summarize(rows, lambda posterior: posterior.most_responsible, result, workers)
 
@@ -122,7 +151,17 @@ class Model:
         result: NDArray[Any],
         workers: Workers,
     ) -> NDArray[Any]:
-        return summarize(self.visitor, rows, summary, result, workers)
+        """Fill in one entry per sample (n, D) from its posterior, which is not kept."""
+        return workers.fill(
+            result,
+            lambda batch: summary(self._posterior_of(batch)),
+            self.visitor.row_bytes,
+            rows,
+        )
+
+    def _posterior_of(self, batch: NDArray[Any]) -> Posterior:
+        table = read(batch)
+        return Posterior(self.visitor, table, self.visitor.visit(table))
 
     @property
     def distribution_bytes(self) -> float:

@@ -12,6 +12,7 @@ bounds until none can be better than the best so far: the maximum is global.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from skdgn._noise import Noise
 from skdgn._partition import Partition
 from skdgn._posterior.conditionals import Conditionals, condition
 from skdgn._posterior.observed import Integers, Observed, observed_parts
-from skdgn._runtime import Floats, kernel
+from skdgn._runtime import Floats, inlined_kernel, kernel
 
 # Noise variance that counts as none, relative to the largest variance that the generator gives to
 # any direction of the features, in units of the noise: to find the region in which the limit is.
@@ -38,7 +39,7 @@ def find_modes(partition: Partition, noise: Noise, rows: Floats, zero_noise: boo
     With ``zero_noise``, its limit as the noise shrinks: the point whose image is nearest to the
     row, in units of the noise, and of these that of the smallest norm.
     """
-    modes = np.empty((len(rows), partition.maps.slopes.shape[2]))
+    modes = np.empty((len(rows), partition.maps.shape[2]))
     for part in observed_parts(partition, noise, rows):
         found = np.empty((len(part.rows), modes.shape[1]))
         if zero_noise:
@@ -72,43 +73,15 @@ def _search(part: Observed, scale: float, found: Floats) -> Integers:
 
 @kernel
 def _find_modes(rows: Floats, conditionals: Conditionals, modes: Floats, regions: Integers) -> None:
-    n_regions, n_components, n_features = conditionals.projections.shape
-    factors, projections = conditionals.factors, conditionals.projections
-    offsets, residuals = conditionals.offsets, np.empty(n_features)
-    start, normals = conditionals.facet_start, conditionals.facet_normals
-    most_facets = 0
-    for r in range(n_regions):
-        most_facets = max(most_facets, start[r + 1] - start[r])
+    """Fill modes and their regions; -1 where nothing is known."""
+    n_regions, n_components, _ = conditionals.projections.shape
+    program = _make_program(conditionals)
     centers, squares = np.empty((n_regions, n_components)), np.empty(n_regions)
-    distances, point = np.empty(n_regions), np.empty(n_components)
-    nearest = np.empty(n_components)
-    bounds, multipliers = np.empty(most_facets), np.empty(most_facets)
+    distances, nearest = np.empty(n_regions), np.empty(n_components)
     for n in range(len(rows)):
         for r in range(n_regions):
-            for d in range(n_features):
-                residuals[d] = rows[n, d] - offsets[r, d]
-            for s in range(n_components):
-                centers[r, s] = 0.0
-                for d in range(n_features):
-                    centers[r, s] += projections[r, s, d] * residuals[d]
-            square = 0.0
-            for s in range(n_components):
-                latent = 0.0
-                for t in range(n_components):
-                    latent += factors[r, s, t] * centers[r, t]
-                square += latent * latent
-            for d in range(n_features):
-                for s in range(n_components):
-                    residuals[d] -= projections[r, s, d] * centers[r, s]
-                square += residuals[d] * residuals[d]
-            outside = 0.0
-            for f in range(start[r], start[r + 1]):
-                distance = conditionals.facet_offsets[f]
-                for s in range(n_components):
-                    distance -= normals[f, s] * centers[r, s]
-                outside = max(outside, distance)
-            squares[r], distances[r] = square, outside
-
+            squares[r] = _evaluate_center(conditionals, r, rows[n], centers[r])
+            distances[r] = _distance_to_region(conditionals, r, centers[r])
         best, best_region = math.inf, -1
         while True:
             smallest, region = math.inf, -1
@@ -118,14 +91,12 @@ def _find_modes(rows: Floats, conditionals: Conditionals, modes: Floats, regions
                     smallest, region = bound, r
             if region < 0 or smallest >= best:
                 break
-            distance = _nearest_in_region(
-                conditionals, region, centers[region], bounds, multipliers, point
-            )
+            distance = _nearest_in_region(conditionals, region, centers[region], program)
             value = squares[region] + distance * distance
             if value < best:
                 best, best_region = value, region
                 for s in range(n_components):
-                    nearest[s] = centers[region, s] + point[s]
+                    nearest[s] = centers[region, s] + program.point[s]
             distances[region] = math.inf  # done
         regions[n] = best_region
         for s in range(n_components):
@@ -133,7 +104,41 @@ def _find_modes(rows: Floats, conditionals: Conditionals, modes: Floats, regions
             modes[n, s] = 0.0 if best_region >= 0 else math.nan
             for t in range(n_components):
                 if best_region >= 0:
-                    modes[n, s] += factors[best_region, s, t] * nearest[t]
+                    modes[n, s] += conditionals.factors[best_region, s, t] * nearest[t]
+
+
+@inlined_kernel
+def _evaluate_center(conditionals: Conditionals, region: int, row: Floats, center: Floats) -> float:
+    """Fill in a region's center, and return minus twice log p(x, z) there, but for a constant."""
+    factors, projections = conditionals.factors, conditionals.projections
+    for s in range(center.size):
+        center[s] = 0.0
+        for d in range(row.size):
+            center[s] += projections[region, s, d] * (row[d] - conditionals.offsets[region, d])
+    square = 0.0
+    for s in range(center.size):
+        latent = 0.0
+        for t in range(center.size):
+            latent += factors[region, s, t] * center[t]
+        square += latent * latent
+    for d in range(row.size):
+        residual = row[d] - conditionals.offsets[region, d]
+        for s in range(center.size):
+            residual -= projections[region, s, d] * center[s]
+        square += residual * residual
+    return square
+
+
+@inlined_kernel
+def _distance_to_region(conditionals: Conditionals, region: int, center: Floats) -> float:
+    """Bound the distance of a center from its region from below."""
+    outside = 0.0
+    for f in range(conditionals.facet_start[region], conditionals.facet_start[region + 1]):
+        distance = conditionals.facet_offsets[f]
+        for s in range(center.size):
+            distance -= conditionals.facet_normals[f, s] * center[s]
+        outside = max(outside, distance)
+    return outside
 
 
 @kernel
@@ -143,13 +148,8 @@ def _follow(
     """Find the modes in given regions for priors around zero, then around the last mode, ..."""
     n_components, n_features = conditionals.projections.shape[1:]
     factors, projections = conditionals.factors, conditionals.projections
-    offsets = conditionals.offsets
-    most_facets = 0
-    for r in range(len(factors)):
-        n_facets = conditionals.facet_start[r + 1] - conditionals.facet_start[r]
-        most_facets = max(most_facets, n_facets)
-    bounds, multipliers = np.empty(most_facets), np.empty(most_facets)
-    center, point, latent = np.empty(n_components), np.empty(n_components), np.empty(n_components)
+    program = _make_program(conditionals)
+    center, latent = np.empty(n_components), np.empty(n_components)
     for n in range(len(rows)):
         region = regions[n]
         if region < 0:
@@ -160,38 +160,53 @@ def _follow(
             for s in range(n_components):
                 center[s] = 0.0
                 for d in range(n_features):
-                    center[s] += projections[region, s, d] * (rows[n, d] - offsets[region, d])
+                    residual = rows[n, d] - conditionals.offsets[region, d]
+                    center[s] += projections[region, s, d] * residual
                 for t in range(n_components):
                     center[s] += factors[region, t, s] * latent[t]
-            _nearest_in_region(conditionals, region, center, bounds, multipliers, point)
+            _nearest_in_region(conditionals, region, center, program)
             for s in range(n_components):
                 latent[s] = 0.0
                 for t in range(n_components):
-                    latent[s] += factors[region, s, t] * (center[t] + point[t])
+                    latent[s] += factors[region, s, t] * (center[t] + program.point[t])
         for s in range(n_components):
             modes[n, s] = latent[s]
 
 
+class _Program(NamedTuple):
+    """Buffers for the quadratic programs of any region."""
+
+    bounds: Floats
+    multipliers: Floats
+    point: Floats  # (S,) the solution, relative to the center
+
+
+@kernel
+def _make_program(conditionals: Conditionals) -> _Program:
+    """Make buffers for the region that has most facets."""
+    most_facets = 0
+    for r in range(len(conditionals.factors)):
+        n_facets = conditionals.facet_start[r + 1] - conditionals.facet_start[r]
+        most_facets = max(most_facets, n_facets)
+    n_components = conditionals.factors.shape[1]
+    return _Program(np.empty(most_facets), np.empty(most_facets), np.empty(n_components))
+
+
 @kernel
 def _nearest_in_region(
-    conditionals: Conditionals,
-    region: int,
-    center: Floats,
-    bounds: Floats,
-    multipliers: Floats,
-    point: Floats,
+    conditionals: Conditionals, region: int, center: Floats, program: _Program
 ) -> float:
     """Find the region's point nearest to a center, relative to it; return its distance."""
     first, last = conditionals.facet_start[region], conditionals.facet_start[region + 1]
+    bounds = program.bounds[: last - first]
     for f in range(first, last):
         bounds[f - first] = conditionals.facet_offsets[f]
         for s in range(center.size):
             bounds[f - first] -= conditionals.facet_normals[f, s] * center[s]
-    n_facets = last - first
     return nearest_point(
         conditionals.facet_normals[first:last],
-        bounds[:n_facets],
+        bounds,
         math.inf,
-        point,
-        multipliers[:n_facets],
+        program.point,
+        program.multipliers[: last - first],
     )

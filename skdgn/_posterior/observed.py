@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from skdgn._network import AffineMaps
 from skdgn._noise import Noise
-from skdgn._partition import Partition
+from skdgn._partition import ComposedMaps, Partition
 from skdgn._runtime import Floats
 
 Integers = NDArray[np.intp]
@@ -44,6 +44,6 @@ def observed_parts(partition: Partition, noise: Noise, rows: Floats) -> Iterator
             indices,
             features,
             rows[np.ix_(indices, features)],
-            replace(partition, maps=maps),
+            replace(partition, maps=ComposedMaps.of(maps)),
             noise.restrict(features),
         )

@@ -2,106 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from skdgn._network import finite_array
 from skdgn._posterior.comparison import Comparison
 from skdgn._posterior.gaussians import check_gaussians
 from skdgn._posterior.modes import find_modes
 from skdgn._posterior.truncated_mixtures import Mixtures, draw_mixtures
-from skdgn._posterior.visits import Visitor, Visits, concatenate
-from skdgn._runtime import Floats, Reporter, Workers, make_generator, read
-
-# Visits, and as many Gaussians that are not truncated.
-_COMPARISON_COPIES = 2
-
-
-def log_density(visitor: Visitor, rows: NDArray[Any], workers: Workers) -> Floats:
-    """Exact log p(x) of every sample (n, D)."""
-    return workers.fill(
-        np.empty(len(rows)),
-        lambda batch: visitor.visit(read(batch)).log_density,
-        visitor.row_bytes,
-        rows,
-    )
-
-
-def conditional_log_density(
-    visitor: Visitor, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
-) -> Floats:
-    """Exact log density of some features of every sample (n, D), given the others."""
-
-    def compare_batch(batch: NDArray[Any]) -> Floats:
-        joint = read(batch)
-        condition = np.where(features, np.nan, joint)
-        log_joint = visitor.visit(joint).log_density
-        # Where both are -inf, nothing is known.
-        with np.errstate(invalid="ignore"):
-            return log_joint - visitor.visit(condition).log_density
-
-    return workers.fill(np.empty(len(rows)), compare_batch, 2.0 * visitor.row_bytes, rows)
-
-
-def posterior(visitor: Visitor, rows: NDArray[Any], workers: Workers) -> Posterior:
-    """Exact posterior of every sample (n, D)."""
-    parts = workers.map(lambda batch: visitor.visit(read(batch)), visitor.row_bytes, rows)
-    visits = concatenate([visits for _, visits in parts])
-    return Posterior(visitor, read(rows), visits, workers.reporter)
-
-
-def summarize(
-    visitor: Visitor,
-    rows: NDArray[Any],
-    summary: Callable[[Posterior], NDArray[Any]],
-    result: NDArray[Any],
-    workers: Workers,
-) -> NDArray[Any]:
-    """Fill in one entry per sample (n, D) from its posterior, which is not kept."""
-
-    def summarize_batch(batch: NDArray[Any]) -> NDArray[Any]:
-        table = read(batch)
-        return summary(Posterior(visitor, table, visitor.visit(table)))
-
-    return workers.fill(result, summarize_batch, visitor.row_bytes, rows)
-
-
-def lower_bounds(
-    visitor: Visitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
-) -> Floats:
-    """Evidence lower bound of every sample (n, D) and its Gaussian."""
-
-    def bound_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
-        table = read(batch)
-        return Posterior(visitor, table, visitor.visit(table))._comparison.elbo(means, factors)
-
-    result, row_bytes = np.empty(len(rows)), _COMPARISON_COPIES * visitor.row_bytes
-    return workers.fill(result, bound_batch, row_bytes, rows, means, factors)
-
-
-def variational_gaps(
-    visitor: Visitor, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
-) -> Floats:
-    """Divergence of Gaussians beyond the best ones, and that of the best ones: (n, 2)."""
-
-    def compare_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
-        table = read(batch)
-        posterior = Posterior(visitor, table, visitor.visit(table))
-        comparison = posterior._comparison
-        divergences = comparison.divergences(means, factors)
-        _, _, smallest = comparison.best_gaussians(
-            posterior.mean, posterior.covariance, (means, factors)
-        )
-        family = np.minimum(smallest, divergences)
-        return np.stack([divergences - family, family], axis=1)
-
-    result, row_bytes = np.empty((len(rows), 2)), _COMPARISON_COPIES * visitor.row_bytes
-    return workers.fill(result, compare_batch, row_bytes, rows, means, factors)
+from skdgn._posterior.visits import Visitor, Visits
+from skdgn._runtime import Floats, Reporter, check_integer, make_generator
 
 
 class Posterior:
@@ -122,7 +35,7 @@ class Posterior:
     most_responsible : ndarray of shape (n_samples,)
         Number of the region with the largest one.
     log_density_error : ndarray of shape (n_samples,)
-        Standard error of the rows' log densities: zero for up to three latent dimensions, where
+        Standard error of the samples' log densities: zero for up to three latent dimensions, where
         all results are exact to rounding; for more, integrals over regions are estimates.
 
     Examples
@@ -250,8 +163,7 @@ class Posterior:
         >>> bool(abs(np.mean(draws > 0.0) - 0.5) < 0.05)  # as often on the one side as on the other
         True
         """
-        if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 1:
-            raise ValueError(f"n_draws must be a positive integer, got {n_draws!r}.")
+        check_integer(n_draws, "n_draws")
         generator = make_generator(random_state)
         visits = self._visits
         factors, centers = self._conditional
@@ -273,7 +185,7 @@ class Posterior:
         return draws
 
     def mode(self, zero_noise: bool = False) -> Floats:
-        """Find the maximum of each row's posterior density, over all regions.
+        """Find the maximum of each sample's posterior density, over all regions.
 
         Parameters
         ----------
@@ -306,7 +218,7 @@ class Posterior:
         return find_modes(visitor.partition, visitor.noise, self._table, bool(zero_noise))
 
     def log_density(self, Z: ArrayLike) -> Floats:
-        """Compute the log density of each row's posterior at latent points.
+        """Compute the log density of each sample's posterior at latent points.
 
         Parameters
         ----------
@@ -370,7 +282,7 @@ class Posterior:
         means: ArrayLike | None = None,
         covariances: ArrayLike | None = None,
     ) -> tuple[Floats, Floats]:
-        """Find the Gaussian nearest to each row's posterior.
+        """Find the Gaussian nearest to each sample's posterior.
 
         Parameters
         ----------

@@ -13,7 +13,9 @@ off there, and what was cut off has a bound of its own.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -22,13 +24,18 @@ from numpy.typing import NDArray
 from skdgn._geometry import Cells, Corners, Pieces
 from skdgn._noise import Noise
 from skdgn._partition import Partition
-from skdgn._posterior.conditionals import Conditionals
-from skdgn._runtime import Floats, kernel
+from skdgn._runtime import Floats
 
 Integers = NDArray[np.intp]
 
 # A bound on a group costs about as much as one on a region: smaller groups would not pay.
 _LARGEST_LEAF = 8
+# To walk along so many intervals takes half as long as to search for those that matter.
+_MOST_INTERVALS = 64
+# Boxes of so many groups are computed at a time.
+_GROUPS_AT_A_TIME = 64
+# To walk along so many intervals takes half as long as to search for those that matter.
+_MOST_INTERVALS = 64
 # Half the edge of the cube.  The prior mass outside is below S exp(-72).
 _FARTHEST = 12.0
 # Relative rounding error of a squared distance.
@@ -53,42 +60,30 @@ class Groups(NamedTuple):
     log_constant: float  # largest log density of the noise
 
 
-class _Images(NamedTuple):
-    """Images of the corners of all regions; those of region r are ``start[r]:start[r + 1]``."""
-
-    start: Integers
-    points: Floats  # (P, D)
-
-
-def group_regions(partition: Partition, conditionals: Conditionals, noise: Noise) -> Groups:
-    """Halve the regions, again and again, across the feature in which their images differ most."""
-    slopes, offsets = conditionals.slopes, conditionals.offsets
-    n_regions, n_features, n_components = slopes.shape
+def group_regions(partition: Partition, noise: Noise) -> Groups:
+    """Halve the regions, again and again, across the latent dimension in which they differ most."""
+    n_regions, n_features, n_components = partition.maps.shape
     log_constant = -0.5 * (noise.n_features * math.log(2.0 * math.pi) + noise.log_determinant)
-    if n_regions <= _LARGEST_LEAF:
+    if n_regions <= (_MOST_INTERVALS if n_components == 1 else _LARGEST_LEAF):
         return _one_group(n_regions, n_features, n_components, log_constant)
     corners, squares = cut_corners(partition.cells)
-    owner = np.repeat(np.arange(n_regions), np.diff(corners.start))
-    points = offsets[owner] + np.einsum("pds,ps->pd", slopes[owner], corners.points)
-    images = _Images(corners.start, points)
-
     n_leaves = 1
     while n_leaves * _LARGEST_LEAF < n_regions:
         n_leaves *= 2
-    regions = _sort_regions(images, offsets, n_leaves)
+    regions = _sort_regions(corners, n_leaves)
     start = -(-np.arange(n_leaves + 1) * n_regions // n_leaves)
-    centers, axes, widths, radii, node_squares = _enclose(
-        n_leaves, start, regions, slopes, images, squares
-    )
+    tree = _Tree(n_leaves, n_features, n_components)
+    tree.enclose_leaves(start, regions, corners, partition, noise)
+    tree.enclose_groups()
     return Groups(
         n_leaves,
         start,
         regions,
-        centers,
-        axes,
-        widths,
-        radii,
-        node_squares,
+        tree.centers,
+        tree.axes,
+        tree.widths,
+        tree.radii,
+        reduce_over_tree(np.minimum, squares, start, regions),
         log_constant,
     )
 
@@ -163,14 +158,14 @@ def _cut_at_cube(cells: Cells, n_dimensions: int) -> Pieces:
     return pieces
 
 
-def _sort_regions(images: _Images, offsets: Floats, n_leaves: int) -> Integers:
+def _sort_regions(corners: Corners, n_leaves: int) -> Integers:
     """Sort regions such that halves of halves ... of the list are neighbors."""
-    n_regions = len(offsets)
-    centers = offsets.copy()
-    n_corners = np.diff(images.start)
+    n_regions = len(corners.start) - 1
+    centers = np.zeros((n_regions, corners.points.shape[1]))
+    n_corners = np.diff(corners.start)
     some = np.flatnonzero(n_corners)
     if some.size > 0:
-        sums = np.add.reduceat(images.points, images.start[some])
+        sums = np.add.reduceat(corners.points, corners.start[some])
         centers[some] = sums / n_corners[some, None]
     regions = np.arange(n_regions)
     n_nodes = 1
@@ -185,89 +180,90 @@ def _sort_regions(images: _Images, offsets: Floats, n_leaves: int) -> Integers:
     return regions
 
 
-@kernel
-def _enclose(
-    n_leaves: int,
-    start: Integers,
-    regions: Integers,
-    slopes: Floats,
-    images: _Images,
-    squares: Floats,
-) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """Boxes around the images of each node's regions."""
-    n_features, n_components = slopes.shape[1:]
-    n_nodes = 2 * n_leaves
-    centers = np.zeros((n_nodes, n_features))
-    axes = np.zeros((n_nodes, n_components, n_features))
-    widths = np.zeros((n_nodes, n_components))
-    radii = np.full(n_nodes, -np.inf)
-    node_squares = np.full(n_nodes, np.inf)
-    upper = np.empty(n_components)
-    for node in range(1, n_nodes):
-        first, last = node, node
-        while first < n_leaves:
-            first, last = 2 * first, 2 * last + 1
-        members = regions[start[first - n_leaves] : start[last - n_leaves + 1]]
-        center, frame, width = centers[node], axes[node], widths[node]
-        n_points = 0
-        for r in members:
-            node_squares[node] = min(node_squares[node], squares[r])
-            for s in range(n_components):
-                for d in range(n_features):
-                    frame[s, d] += slopes[r, d, s]
-            for p in range(images.start[r], images.start[r + 1]):
-                n_points += 1
-                for d in range(n_features):
-                    center[d] += images.points[p, d]
-        if n_points == 0:
-            continue
-        for d in range(n_features):
-            center[d] /= n_points
+class _Tree:
+    """Boxes around the images of groups: those of leaves first, then boxes around two others."""
 
-        # Axes: the mean of the slopes, orthogonalized.
-        _orthogonalize(frame)
-        for s in range(n_components):
-            width[s], upper[s] = np.inf, -np.inf
-        square = 0.0
-        for r in members:
-            for p in range(images.start[r], images.start[r + 1]):
-                across = 0.0
-                for d in range(n_features):
-                    across += (images.points[p, d] - center[d]) ** 2
-                for s in range(n_components):
-                    along = 0.0
-                    for d in range(n_features):
-                        along += (images.points[p, d] - center[d]) * frame[s, d]
-                    across -= along * along
-                    width[s] = min(width[s], along)
-                    upper[s] = max(upper[s], along)
-                square = max(square, across)
-        radii[node] = math.sqrt(square)
-        for s in range(n_components):
-            middle = 0.5 * (width[s] + upper[s])
-            width[s] = 0.5 * (upper[s] - width[s])
-            for d in range(n_features):
-                center[d] += middle * frame[s, d]
-    return centers, axes, widths, radii, node_squares
+    def __init__(self, n_leaves: int, n_features: int, n_components: int) -> None:
+        self.n_leaves = n_leaves
+        self.slopes = np.zeros((2 * n_leaves, n_features, n_components))  # sums over the regions
+        self.centers = np.zeros((2 * n_leaves, n_features))
+        self.axes = np.zeros((2 * n_leaves, n_components, n_features))
+        self.widths = np.zeros((2 * n_leaves, n_components))
+        self.radii = np.full(2 * n_leaves, -np.inf)
+
+    def enclose_leaves(
+        self,
+        start: Integers,
+        regions: Integers,
+        corners: Corners,
+        partition: Partition,
+        noise: Noise,
+    ) -> None:
+        """Enclose the images of the corners of the leaves' regions."""
+        for leaves in _parts(0, self.n_leaves):
+            first, last = start[leaves.start], start[leaves.stop]
+            own = regions[first:last]
+            maps = partition.maps.take(own)
+            slopes, offsets = noise.whiten_maps(maps.slopes), noise.whiten(maps.offsets)
+            nodes = np.arange(leaves.start, leaves.stop) + self.n_leaves
+            self._place_axes(nodes, np.add.reduceat(slopes, start[leaves] - first))
+            n_corners = np.diff(corners.start)[own]
+            latent = corners.points[_blocks(corners.start[own], n_corners)]
+            owner = np.repeat(np.arange(len(own)), n_corners)
+            images = offsets[owner] + np.einsum("pds,ps->pd", slopes[owner], latent)
+            leaf = np.repeat(nodes, np.diff(start[leaves.start : leaves.stop + 1]))
+            self._enclose(images, leaf[owner], np.zeros(len(images)))
+
+    def enclose_groups(self) -> None:
+        """Enclose the boxes of the two halves of every other group, from the smallest groups on."""
+        n_components = self.widths.shape[1]
+        signs = np.array(list(itertools.product((-1.0, 1.0), repeat=n_components)))
+        n_nodes = self.n_leaves // 2
+        while n_nodes > 0:
+            for part in _parts(n_nodes, 2 * n_nodes):
+                nodes = np.arange(part.start, part.stop)
+                self._place_axes(nodes, self.slopes[2 * nodes] + self.slopes[2 * nodes + 1])
+                halves = np.arange(2 * part.start, 2 * part.stop)
+                halves = halves[self.radii[halves] >= 0.0]
+                moves = np.einsum("cs,ns,nsd->ncd", signs, self.widths[halves], self.axes[halves])
+                points = (self.centers[halves, None] + moves).reshape(-1, self.centers.shape[1])
+                owner = np.repeat(halves // 2, len(signs))
+                self._enclose(points, owner, np.repeat(self.radii[halves], len(signs)))
+            n_nodes //= 2
+
+    def _place_axes(self, nodes: Integers, slopes: Floats) -> None:
+        """Let the axes of groups be their mean slopes, orthogonalized."""
+        self.slopes[nodes] = slopes
+        frames = np.linalg.qr(slopes)[0].swapaxes(1, 2)
+        self.axes[nodes[:, None], np.arange(frames.shape[1])] = frames
+
+    def _enclose(self, points: Floats, owner: Integers, radii: Floats) -> None:
+        """Enclose balls around points (P, D) in the box of the group that owns each, in order."""
+        if len(owner) == 0:
+            return
+        first = np.flatnonzero(np.diff(owner, prepend=-1))
+        node, n_points = owner[first], np.diff(first, append=len(owner))
+        middle = np.add.reduceat(points, first) / n_points[:, None]
+        # Of every point: where it is along the axes, and how far from their plane.
+        differences = points - np.repeat(middle, n_points, axis=0)
+        along = np.einsum("pd,psd->ps", differences, self.axes[owner])
+        across = np.einsum("pd,pd->p", differences, differences) - (along * along).sum(axis=1)
+        self.radii[node] = np.maximum.reduceat(np.sqrt(np.maximum(0.0, across)) + radii, first)
+        lower = np.minimum.reduceat(along - radii[:, None], first)
+        upper = np.maximum.reduceat(along + radii[:, None], first)
+        self.widths[node] = 0.5 * (upper - lower)
+        middles = np.einsum("ns,nsd->nd", 0.5 * (lower + upper), self.axes[node])
+        self.centers[node] = middle + middles
 
 
-@kernel
-def _orthogonalize(frame: Floats) -> None:
-    """Make rows orthonormal; rows that depend on those before them become zero."""
-    n_rows, n_columns = frame.shape
-    for s in range(n_rows):
-        before = 0.0
-        for d in range(n_columns):
-            before += frame[s, d] * frame[s, d]
-        for t in range(2 * s):  # twice is enough
-            along = 0.0
-            for d in range(n_columns):
-                along += frame[s, d] * frame[t % s, d]
-            for d in range(n_columns):
-                frame[s, d] -= along * frame[t % s, d]
-        after = 0.0
-        for d in range(n_columns):
-            after += frame[s, d] * frame[s, d]
-        scale = 1.0 / math.sqrt(after) if after > 1e-12 * before else 0.0
-        for d in range(n_columns):
-            frame[s, d] *= scale
+def _parts(begin: int, end: int) -> Iterator[slice]:
+    """Divide groups into parts of which everything stays in the processor's cache."""
+    for first in range(begin, end, _GROUPS_AT_A_TIME):
+        yield slice(first, min(first + _GROUPS_AT_A_TIME, end))
+
+
+def _blocks(begin: Integers, sizes: Integers) -> Integers:
+    """List the members of blocks: ``begin[i], ..., begin[i] + sizes[i] - 1`` for every i."""
+    before = np.cumsum(sizes) - sizes
+    members: Integers = np.arange(sizes.sum()) + np.repeat(begin - before, sizes)
+    return members

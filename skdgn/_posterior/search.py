@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skdgn._noise import Holes, NoiseUnits
 from skdgn._posterior.conditionals import Conditionals
 from skdgn._posterior.incomplete_conditionals import ObservedRow, RegionMaps, condition_region
 from skdgn._posterior.latent_boxes import Boxes, bound_box
-from skdgn._posterior.patterns import Holes, NoiseUnits
 from skdgn._posterior.region_groups import ROUNDING, Groups
 from skdgn._runtime import Floats, kernel, sum_kernel
 

@@ -26,7 +26,7 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from skdgn._geometry import Facets, integrate_cell, make_room, whiten_cell
-from skdgn._runtime import LOG_SQRT_2PI, Floats, kernel
+from skdgn._runtime import LOG_SQRT_2PI, Floats, inlined_kernel, kernel
 
 Integers = NDArray[np.intp]
 
@@ -50,15 +50,27 @@ class Regions(NamedTuple):
     cells: Any  # whitened with identity matrices
 
 
-class References(NamedTuple):
-    """A latent point for each row, relative to which log p(x, z) is computed.
+class Reference(NamedTuple):
+    """A latent point relative to which log p(x, z) of a row is computed.
 
     It is the maximum of log p(x, z), were its region all of latent space.
     """
 
-    regions: Integers  # (n,) or -1: any point
-    residuals: Floats  # (n, D) of the row from the image of that point, in units of the noise
+    region: int  # or -1: any point
+    residual: Floats  # (D,) of the row from the image of that point, in units of the noise
+    latent: Floats  # (S,)
+
+
+class References(NamedTuple):
+    """The reference of each row."""
+
+    regions: Integers  # (n,)
+    residuals: Floats  # (n, D)
     latent: Floats  # (n, S)
+
+    def of(self, row: int) -> Reference:
+        """Return that of one row."""
+        return Reference(self.regions[row], self.residuals[row], self.latent[row])
 
 
 @kernel
@@ -101,9 +113,7 @@ def log_masses(cells: Any, regions: Any, factors: Floats, centers: Floats) -> Fl
 def _expect(
     regions: Regions,
     row: Floats,
-    reference: int,
-    residual: Floats,
-    latent: Floats,
+    reference: Reference,
     mean: Floats,
     factor: Floats,
     log_mass_error: float,
@@ -115,9 +125,7 @@ def _expect(
     Fills the expectations of its gradient, and of the gradient times e.  The factor is lower
     triangular.
     """
-    n_regions, n_features, n_components = regions.slopes.shape
-    facets = regions.facets
-    room = make_room(regions.cells)
+    n_components = mean.size
     center = np.empty(n_components)
     for s in range(n_components):
         center[s] = mean[s]
@@ -127,68 +135,30 @@ def _expect(
         gradient[s] = 0.0
         for t in range(n_components):
             cross[s, t] = 0.0
-    cell_mean, spread = np.empty(n_components), np.empty((n_components, n_components))
-    deviation, average = np.empty(n_components), np.empty(n_components)
-    local, slope_residual = np.empty((n_components, n_components)), np.empty(n_components)
+    room = make_room(regions.cells)
+    average, spread = np.empty(n_components), np.empty((n_components, n_components))
+    slope, hessian = np.empty(n_components), np.empty((n_components, n_components))
     value = 0.0
-    for r in range(n_regions):
-        outside = 0.0
-        for f in range(facets.start[r], facets.start[r + 1]):
-            distance, square = facets.offsets[f], 0.0
-            for s in range(n_components):
-                distance -= facets.normals[f, s] * mean[s]
-                along = 0.0
-                for t in range(s, n_components):
-                    along += factor[t, s] * facets.normals[f, t]
-                square += along * along
-            outside = max(outside, distance / math.sqrt(square))
+    for r in range(len(regions.offsets)):
+        outside = _distance_to_region(regions.facets, r, mean, factor)
         if -0.5 * outside * outside < log_mass_error:
             continue
         log_mass = integrate_region(
-            regions.cells, room, r, factor, center, log_mass_error, cell_mean, spread
+            regions.cells, room, r, factor, center, log_mass_error, average, spread
         )
         mass = math.exp(log_mass)
         if mass == 0.0:
             continue
+        value += mass * _expect_in_region(
+            regions, r, row, reference, average, spread, slope, hessian
+        )
+        # The gradient at z is that at the region's mean plus Hessian times (z - mean).
         for s in range(n_components):
-            average[s] = cell_mean[s]
-            slope_residual[s] = 0.0
+            gradient[s] += mass * slope[s]
             for t in range(n_components):
-                # The Hessian is -(I + A~'A~).
-                local[s, t] = -1.0 if s == t else 0.0
-        quadratic = 0.0
-        for d in range(n_features):
-            here = row[d] - regions.offsets[r, d]
-            for s in range(n_components):
-                here -= regions.slopes[r, d, s] * average[s]
-            quadratic += (here - residual[d]) * (here + residual[d])
-            for s in range(n_components):
-                slope_residual[s] += regions.slopes[r, d, s] * here
-                for t in range(n_components):
-                    local[s, t] -= regions.slopes[r, d, s] * regions.slopes[r, d, t]
-        for s in range(n_components):
-            quadratic += (average[s] - latent[s]) * (average[s] + latent[s])
-        if r == reference:
-            # The gradient at the reference is zero: only the square of the distance is left.
-            quadratic = 0.0
-            for s in range(n_components):
-                for t in range(n_components):
-                    square = (average[s] - latent[s]) * (average[t] - latent[t])
-                    quadratic -= local[s, t] * square
-        for s in range(n_components):
-            for t in range(n_components):
-                quadratic -= local[s, t] * spread[s, t]
-        value -= 0.5 * mass * quadratic
-        # The gradient at z is that at the cell's mean plus Hessian times (z - mean).
-        for s in range(n_components):
-            slope_residual[s] -= average[s]
-            gradient[s] += mass * slope_residual[s]
-            deviation[s] = average[s] - mean[s]
-        for s in range(n_components):
-            for t in range(n_components):
-                term = slope_residual[s] * deviation[t]
+                term = slope[s] * (average[t] - mean[t])
                 for u in range(n_components):
-                    term += local[s, u] * spread[u, t]
+                    term += hessian[s, u] * spread[u, t]
                 cross[s, t] += mass * term
     # So far, cross is E[gradient (z - mean)'] = E[gradient e'] factor'.
     for s in range(n_components):
@@ -197,6 +167,67 @@ def _expect(
                 cross[s, t] -= cross[s, u] * factor[t, u]
             cross[s, t] /= factor[t, t]
     return value
+
+
+@inlined_kernel
+def _distance_to_region(facets: Facets, region: int, mean: Floats, factor: Floats) -> float:
+    """Bound the distance of a Gaussian's mean from a region from below, in its own units."""
+    outside = 0.0
+    for f in range(facets.start[region], facets.start[region + 1]):
+        distance, square = facets.offsets[f], 0.0
+        for s in range(mean.size):
+            distance -= facets.normals[f, s] * mean[s]
+            along = 0.0
+            for t in range(s, mean.size):
+                along += factor[t, s] * facets.normals[f, t]
+            square += along * along
+        outside = max(outside, distance / math.sqrt(square))
+    return outside
+
+
+@inlined_kernel
+def _expect_in_region(
+    regions: Regions,
+    r: int,
+    row: Floats,
+    reference: Reference,
+    average: Floats,
+    spread: Floats,
+    slope: Floats,
+    hessian: Floats,
+) -> float:
+    """Expectation of log p(x, z) relative to the reference, given mean and covariance of z on r.
+
+    Fills slope and Hessian of log p(x, z) at that mean.
+    """
+    residual, latent = reference.residual, reference.latent
+    quadratic = 0.0
+    for s in range(average.size):
+        quadratic += (average[s] - latent[s]) * (average[s] + latent[s])
+        slope[s] = -average[s]
+        for t in range(average.size):
+            # The Hessian is -(I + A~'A~).
+            hessian[s, t] = -1.0 if s == t else 0.0
+    for d in range(row.size):
+        here = row[d] - regions.offsets[r, d]
+        for s in range(average.size):
+            here -= regions.slopes[r, d, s] * average[s]
+        quadratic += (here - residual[d]) * (here + residual[d])
+        for s in range(average.size):
+            slope[s] += regions.slopes[r, d, s] * here
+            for t in range(average.size):
+                hessian[s, t] -= regions.slopes[r, d, s] * regions.slopes[r, d, t]
+    if r == reference.region:
+        # The gradient at the reference is zero: only the square of the distance is left.
+        quadratic = 0.0
+        for s in range(average.size):
+            for t in range(average.size):
+                square = (average[s] - latent[s]) * (average[t] - latent[t])
+                quadratic -= hessian[s, t] * square
+    for s in range(average.size):
+        for t in range(average.size):
+            quadratic -= hessian[s, t] * spread[s, t]
+    return -0.5 * quadratic
 
 
 def expect_log_joint(
@@ -210,9 +241,7 @@ def expect_log_joint(
             _expect(
                 regions,
                 rows[n],
-                references.regions[n],
-                references.residuals[n],
-                references.latent[n],
+                references.of(n),
                 np.ascontiguousarray(means[n]),
                 np.ascontiguousarray(factors[n]),
                 _LOG_MASS_ERROR,
@@ -236,9 +265,7 @@ def entropies(factors: Floats) -> Floats:
 def improve_gaussian(
     regions: Regions,
     row: Floats,
-    reference: int,
-    residual: Floats,
-    latent: Floats,
+    reference: Reference,
     mean: Floats,
     factor: Floats,
 ) -> tuple[float, Floats, Floats]:
@@ -266,18 +293,7 @@ def improve_gaussian(
         largest = max(np.abs(here).max(), np.abs(scaled).max())
         if not (largest < _LARGEST_STEP and np.diagonal(scaled).min() > 0.0):
             return math.inf, np.zeros_like(parameters)
-        value = _expect(
-            regions,
-            row,
-            reference,
-            residual,
-            latent,
-            here,
-            scaled,
-            _LOG_SEARCH_ERROR,
-            gradient,
-            cross,
-        )
+        value = _expect(regions, row, reference, here, scaled, _LOG_SEARCH_ERROR, gradient, cross)
         by_triangle = (factor.T @ cross)[lower]
         by_entries = np.where(is_diagonal, by_triangle * triangle[lower] + 1.0, by_triangle)
         log_scale = parameters[n_components:][is_diagonal].sum()

@@ -22,7 +22,7 @@ from skdgn._geometry import (
     make_room,
     whiten_cell,
 )
-from skdgn._noise import Noise
+from skdgn._noise import Noise, NoiseUnits, find_holes, make_holes
 from skdgn._partition import Partition
 from skdgn._posterior.conditionals import Conditionals, condition
 from skdgn._posterior.incomplete_conditionals import (
@@ -32,7 +32,6 @@ from skdgn._posterior.incomplete_conditionals import (
     scale_row,
 )
 from skdgn._posterior.latent_boxes import enclose_regions, no_boxes
-from skdgn._posterior.patterns import NoiseUnits, find_holes, make_holes
 from skdgn._posterior.region_groups import group_regions
 from skdgn._posterior.search import (
     LARGE,
@@ -99,7 +98,7 @@ class Visitor:
     def prepare(cls, partition: Partition, noise: Noise) -> Visitor:
         """Compute what does not depend on the rows."""
         conditionals = condition(partition, noise)
-        groups = group_regions(partition, conditionals, noise)
+        groups = group_regions(partition, noise)
         whitened_cells = partition.cells.whiten(conditionals.factors)
         return cls(partition, noise, CompleteRegions(conditionals, groups, whitened_cells))
 
@@ -122,7 +121,7 @@ class Visitor:
     def _none_incomplete(self) -> ObservedRegions:
         """The same, of no region: where all rows are complete, nobody looks."""
         maps = RegionMaps(
-            np.empty((0, *self.conditionals.slopes.shape[1:])),
+            np.empty((0, *self.partition.maps.shape[1:])),
             np.empty((0, self.noise.n_features)),
             self.partition.cells.facets(),
         )
@@ -138,7 +137,7 @@ class Visitor:
     @property
     def row_bytes(self) -> float:
         """Memory that a row takes while its regions are visited."""
-        n_regions, n_features, n_components = self.conditionals.slopes.shape
+        n_regions, n_features, n_components = self.partition.maps.shape
         n_visits = max(_USUAL_VISITS, min(n_regions, _MANY_VISITS))
         visit_bytes = 8.0 * (2 + n_components + n_components**2)
         return _COPIES_OF_VISITS * n_visits * visit_bytes + _COPIES_OF_ROWS * 8.0 * n_features
@@ -151,7 +150,7 @@ class Visitor:
         """
         rows = np.ascontiguousarray(rows)
         missing = np.isnan(rows)
-        n_regions, _, n_components = self.conditionals.slopes.shape
+        n_regions, _, n_components = self.partition.maps.shape
         is_complete = np.full(len(rows), prepared)
         if prepared and not missing.any():
             whitened = self.noise.whiten(rows)

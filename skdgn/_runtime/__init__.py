@@ -1,18 +1,21 @@
 """How code is compiled, batched, seeded, reported on and sent to workers."""
 
+from skdgn._runtime.checks import check_finite, check_integer, check_nonnegative, is_integer
 from skdgn._runtime.compiler import (
     INV_SQRT_2PI,
-    KERNEL_OPTIONS,
     LOG_SQRT_2PI,
+    PART_OPTIONS,
     SQRT_HALF,
     erfcx,
     inlined_kernel,
+    inlined_sum_kernel,
     kernel,
     ndtri,
     owens_t,
     part_kernel,
     sum_kernel,
 )
+from skdgn._runtime.extras import require
 from skdgn._runtime.reporter import Reporter
 from skdgn._runtime.seeds import RandomSource, draw_seed, make_generator, random_source
 from skdgn._runtime.tables import (
@@ -34,9 +37,9 @@ from skdgn._runtime.workers import MOST_ROWS, Workers, read, row_batches, way_of
 
 __all__ = [
     "INV_SQRT_2PI",
-    "KERNEL_OPTIONS",
     "LOG_SQRT_2PI",
     "MOST_ROWS",
+    "PART_OPTIONS",
     "PASS_BYTES",
     "SQRT_HALF",
     "Bools",
@@ -50,10 +53,15 @@ __all__ = [
     "VersionedMixin",
     "Workers",
     "__version__",
+    "check_finite",
+    "check_integer",
+    "check_nonnegative",
     "draw_seed",
     "erfcx",
     "fits_into",
     "inlined_kernel",
+    "inlined_sum_kernel",
+    "is_integer",
     "kernel",
     "make_generator",
     "merge_duplicates",
@@ -64,6 +72,7 @@ __all__ = [
     "part_kernel",
     "random_source",
     "read",
+    "require",
     "row_batches",
     "sample_rows",
     "sum_kernel",

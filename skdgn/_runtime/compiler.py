@@ -12,7 +12,6 @@ rather than as ctypes pointers, since Numba refuses to cache a function that hol
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,56 +19,36 @@ import numba
 from llvmlite import binding
 from numba import types
 from numba.extending import get_cython_function_address
+from scipy import special
+
+from skdgn._runtime.linking import Kernel, KernelCompiler, warn_that_nothing_is_kept
 
 Decorator = Callable[[Callable[..., Any]], Any]
-
-
-def _warn_that_nothing_is_kept(reason: object) -> None:
-    warnings.warn(
-        f"Compiled functions cannot be kept, so that every process compiles them again: {reason}. "
-        "Set the environment variable NUMBA_CACHE_DIR to a folder that can be written to.",
-        RuntimeWarning,
-        stacklevel=3,
-    )
 
 
 def _has_cache() -> bool:
     """Tell whether Numba finds a folder for compiled functions; it refuses them if it does not."""
     try:
-        numba.njit(cache=True)(_warn_that_nothing_is_kept)
+        numba.njit(cache=True)(warn_that_nothing_is_kept)
     except RuntimeError as error:
-        _warn_that_nothing_is_kept(error)
+        warn_that_nothing_is_kept(error)
         return False
     return True
 
 
-KERNEL_OPTIONS = {"cache": _has_cache(), "nogil": True, "error_model": "numpy"}
-
-
-class _Keeping:
-    """Whether what was compiled could be written so far: a disk may be full."""
-
-    has_failed = False
+_HAS_CACHE = _has_cache()
+_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy"}
+# For overloads, which only kernels call.
+PART_OPTIONS = _OPTIONS | {"pipeline_class": KernelCompiler}
 
 
 def _make_decorator(**options: Any) -> Decorator:
-    compile_later = numba.njit(**KERNEL_OPTIONS, **options)
-
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = compile_later(function)
-        if numba.config.DISABLE_JIT:  # then it is the function itself
-            return dispatcher
-        save = dispatcher._cache.save_overload
-
-        def try_to_save(signature: Any, data: Any) -> None:
-            try:
-                save(signature, data)
-            except OSError as error:
-                if not _Keeping.has_failed:
-                    _Keeping.has_failed = True
-                    _warn_that_nothing_is_kept(error)
-
-        dispatcher._cache.save_overload = try_to_save
+        if numba.config.DISABLE_JIT:
+            return function
+        dispatcher = Kernel(function, targetoptions=_OPTIONS | options)
+        if _HAS_CACHE:
+            dispatcher.enable_caching()
         return dispatcher
 
     return decorate
@@ -82,7 +61,9 @@ part_kernel = _make_decorator(inline="always")
 # references to arrays either, which takes longer than many an integral.
 inlined_kernel = _make_decorator(forceinline=True)
 # Sums over features may be added up in any order, and with fused operations: twice as fast.
-sum_kernel = _make_decorator(fastmath={"reassoc", "contract"})
+_ANY_ORDER = {"reassoc", "contract"}
+sum_kernel = _make_decorator(fastmath=_ANY_ORDER)
+inlined_sum_kernel = _make_decorator(fastmath=_ANY_ORDER, forceinline=True)
 
 SQRT_HALF = math.sqrt(0.5)
 INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
@@ -91,6 +72,8 @@ LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 def _special_function(name: str, n_arguments: int) -> Any:
     """Make ``scipy.special.<name>`` (real arguments) callable inside kernels."""
+    if numba.config.DISABLE_JIT:
+        return getattr(special, name)
     # Fused functions (float and double) carry the prefix of their double version.
     for mangled in (name, f"__pyx_fuse_1{name}"):
         try:
@@ -113,11 +96,12 @@ ndtri = _special_function("ndtri", 1)
 
 __all__ = [
     "INV_SQRT_2PI",
-    "KERNEL_OPTIONS",
     "LOG_SQRT_2PI",
+    "PART_OPTIONS",
     "SQRT_HALF",
     "erfcx",
     "inlined_kernel",
+    "inlined_sum_kernel",
     "kernel",
     "ndtri",
     "owens_t",

@@ -1,13 +1,14 @@
 """What a person sees of work that takes long: what is being done, how far it is, since when.
 
 A reporter travels with the workers (`skdgn._runtime.workers.Workers`), so that whoever shares out
-work, and
-whoever begins another phase of a fit, can tell it.
+work, and whoever begins another phase of a fit, can tell it.
 """
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import os
 import shutil
 import sys
 import time
@@ -24,6 +25,8 @@ _REWRITTEN_EVERY = 0.2
 # Where lines cannot be rewritten, another one is due after so many seconds, and this share of all
 # that have passed: a fit of hours does not fill a file.
 _WRITTEN_EVERY, _SHARE_OF_TIME = 10.0, 0.2
+# Tells worker processes that a person has been told of the compiler, or does not want to be.
+_IS_SETTLED = "SKDGN_COMPILER_NOTICE_SETTLED"
 # Work without a name of its own, as of `score_samples`, is not worth mentioning before.
 _WORTH_MENTIONING = 2.0
 
@@ -49,7 +52,7 @@ class Reporter:
         self._is_line_open = False
         self._is_counting = False
         if self.verbose < 0:
-            _NOTICE.is_due = False
+            _NOTICE.settle()
 
     def __enter__(self) -> Self:
         self._started = time.perf_counter()
@@ -144,20 +147,26 @@ class Reporter:
 
 
 class _CompilerNotice(event.Listener):
-    """Tells, once in a process, that Numba compiles: the first call of each kind takes long.
+    """Tells, once, that Numba compiles: the first call of each kind takes long.
 
-    Not at all, in a process in which anybody has asked for silence.
+    Not at all, in a process in which anybody has asked for silence; nor in its worker processes.
     """
 
     def __init__(self) -> None:
-        self.is_due = True
+        is_worker = multiprocessing.current_process().name != "MainProcess"
+        self.is_due = not (is_worker and _IS_SETTLED in os.environ)
+
+    def settle(self) -> None:
+        """Tell nothing any more, here and in worker processes that begin from now on."""
+        self.is_due = False
+        os.environ[_IS_SETTLED] = "1"
 
     def on_start(self, event: Any) -> None:
         """Numba begins to compile a function, which may be another package's."""
         module = str(event.data["dispatcher"].py_func.__module__)
         if not self.is_due or not module.startswith("skdgn."):
             return
-        self.is_due = False
+        self.settle()
         logger.warning(
             "skdgn is being compiled for this machine, which takes some seconds the first time "
             "that a method is called. (To do it ahead of time: python -m skdgn.compile)"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
+
+from skdgn._runtime.checks import is_integer
 
 RandomSource = np.random.RandomState | np.random.Generator
 
@@ -48,5 +49,4 @@ def draw_seed(random_state: Any) -> int:
 
 
 def _is_seed(random_state: Any) -> bool:
-    is_integer = isinstance(random_state, Integral) and not isinstance(random_state, bool)
-    return is_integer and 0 <= int(random_state) < _MOST_SEEDS
+    return is_integer(random_state) and 0 <= int(random_state) < _MOST_SEEDS

@@ -125,5 +125,9 @@ def row_batches(n_rows: int, size: int) -> Iterator[slice]:
 
 
 def read(batch: Any) -> NDArray[np.float64]:
-    """Return a batch of a table as it is computed with: contiguous, in double precision."""
-    return np.ascontiguousarray(batch, dtype=np.float64)
+    """Return a batch of a table as it is computed with: contiguous, in double precision.
+
+    It can be written to: for other arrays, Numba would compile every kernel once more.
+    """
+    table = np.ascontiguousarray(batch, dtype=np.float64)
+    return table if table.flags.writeable else table.copy()

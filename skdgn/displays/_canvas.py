@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from skdgn._runtime import require
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def require_matplotlib(caller: str) -> None:
-    """Raise an error that says what to install."""
-    try:
-        import matplotlib  # noqa: F401  (is it there?)
-    except ImportError as error:
-        raise ImportError(
-            f"{caller} requires matplotlib. You can install it with `pip install skdgn[plot]`."
-        ) from error
-
-
 def choose_axes(ax: Axes | None, caller: str) -> Axes:
     """Return the axes given, or those of a new figure."""
-    require_matplotlib(caller)
+    require("matplotlib", "plot", caller)
     import matplotlib.pyplot as plt
     from matplotlib.axes import Axes
 

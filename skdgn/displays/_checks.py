@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators import ExactDensity, PiecewiseAffineDGN, SumOfDensities, index_of_feature
 from skdgn._posterior import Posterior
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, check_integer
 
 
 def check_network(estimator: Any) -> PiecewiseAffineDGN:
@@ -33,7 +33,7 @@ def check_network(estimator: Any) -> PiecewiseAffineDGN:
 def check_drawable(estimator: Any) -> PiecewiseAffineDGN:
     """Refuse a latent space that is neither a line nor a plane."""
     model = check_network(estimator)
-    n_components = model.coefs_[0].shape[1]
+    n_components = model._n_features_out
     if n_components > 2:
         raise ValueError(
             "estimator must have one or two latent dimensions to be drawn, "
@@ -78,15 +78,7 @@ def check_window(window: Any, n_dimensions: int) -> Floats:
 
 def check_resolution(grid_resolution: Any) -> int:
     """Refuse a number of grid points that is not an integer of at least two."""
-    if (
-        not isinstance(grid_resolution, Integral)
-        or isinstance(grid_resolution, bool)
-        or grid_resolution < 2
-    ):
-        raise ValueError(
-            f"grid_resolution must be an integer of at least 2, got {grid_resolution!r}."
-        )
-    return int(grid_resolution)
+    return check_integer(grid_resolution, "grid_resolution", smallest=2)
 
 
 def check_features(features: Any, model: ExactDensity) -> tuple[list[int], list[str]]:

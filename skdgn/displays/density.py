@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdgn._estimators import ExactDensity, check_density
-from skdgn._runtime import Floats
-from skdgn.displays._canvas import choose_axes, merge_style, require_matplotlib
+from skdgn._runtime import Floats, require
+from skdgn.displays._canvas import choose_axes, merge_style
 from skdgn.displays._checks import (
     check_features,
     check_resolution,
@@ -164,7 +164,7 @@ class DensityDisplay:
         >>> display.log_density.round(3)
         array([-4.224, -1.724, -4.224])
         """
-        require_matplotlib(f"{cls.__name__}.from_estimator")
+        require("matplotlib", "plot", f"{cls.__name__}.from_estimator")
         model = check_density(estimator)
         indices, names = check_features(features, model)
         resolution = check_resolution(grid_resolution)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdgn._estimators import SumOfDensities, check_density
-from skdgn._runtime import Floats
-from skdgn.displays._canvas import choose_axes, merge_style, require_matplotlib
+from skdgn._runtime import Floats, require
+from skdgn.displays._canvas import choose_axes, merge_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,7 +116,7 @@ class LikelihoodCurveDisplay:
         >>> [line.get_label() for line in display.lines_]
         ['linear', 'bent']
         """
-        require_matplotlib(f"{cls.__name__}.from_estimator")
+        require("matplotlib", "plot", f"{cls.__name__}.from_estimator")
         names: list[str] | None = None
         if isinstance(estimator, Mapping):
             names = [str(name) for name in estimator]

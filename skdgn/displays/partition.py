@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdgn._runtime import Floats
-from skdgn.displays._canvas import choose_axes, merge_style, require_matplotlib
+from skdgn._runtime import Floats, require
+from skdgn.displays._canvas import choose_axes, merge_style
 from skdgn.displays._checks import (
     check_drawable,
     check_rows,
@@ -50,7 +50,7 @@ class LatentPartitionDisplay:
     cells_ : PolyCollection
         One polygon per region drawn.
     prior_ : Line2D or None
-        Density of the prior, if there is one latent dimension: the area under it, from one border
+        Density of the prior, if there is one latent dimension: the area under it, from one boundary
         to the next, is the prior mass of the region between them.
     colorbar_ : Colorbar or None
         What the colors mean.
@@ -73,7 +73,7 @@ class LatentPartitionDisplay:
     ...     activation="relu",
     ... )
     >>> display = LatentPartitionDisplay.from_estimator(model)
-    >>> display.values.round(3)  # borders at -1 and 0
+    >>> display.values.round(3)  # boundaries at -1 and 0
     array([0.159, 0.341, 0.5  ])
     """
 
@@ -141,9 +141,9 @@ class LatentPartitionDisplay:
         >>> LatentPartitionDisplay.from_estimator(model, [[2.0]]).values
         array([0.5, 0.5])
         """
-        require_matplotlib(f"{cls.__name__}.from_estimator")
+        require("matplotlib", "plot", f"{cls.__name__}.from_estimator")
         model = check_drawable(estimator)
-        limits = check_window(window, model.coefs_[0].shape[1])
+        limits = check_window(window, model._n_features_out)
         if X is None:
             values, name = model.weights_, "prior mass"
         else:

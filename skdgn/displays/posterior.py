@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdgn._posterior import Posterior
-from skdgn._runtime import Floats
-from skdgn.displays._canvas import choose_axes, merge_style, require_matplotlib
+from skdgn._runtime import Floats, require
+from skdgn.displays._canvas import choose_axes, merge_style
 from skdgn.displays._checks import (
     check_drawable,
     check_resolution,
@@ -36,7 +36,7 @@ _REACH = 4.0
 class PosteriorDisplay:
     """The exact posterior of the latent variables, given a sample: a curve, or a map.
 
-    Borders of regions are drawn with it, its mean and its mode.  Make it with `from_estimator`;
+    Boundaries of regions are drawn with it, its mean and its mode.  Make it with `from_estimator`;
     the parameters are kept as attributes.
 
     Parameters
@@ -58,7 +58,7 @@ class PosteriorDisplay:
     density_ : Line2D or QuadMesh
         The curve, or the map.
     borders_ : LineCollection or PolyCollection
-        The borders of the regions.
+        The boundaries of the regions.
     mean_, mode_ : Line2D
         Their markers; on the curve, if it is one.
     colorbar_ : Colorbar or None
@@ -136,7 +136,7 @@ class PosteriorDisplay:
             Lowest and highest value of the latent variables, the same for both or one pair each.
             None covers almost all of the posterior's mass.
         grid_resolution : int, default=200
-            Number of grid points along each axis.  A curve has two more next to every border.
+            Number of grid points along each axis.  A curve has two more next to every boundary.
         colorbar : bool, default=True
             Whether to add a color bar to a map.
         ax : matplotlib Axes, default=None
@@ -159,10 +159,10 @@ class PosteriorDisplay:
         >>> display.mean.round(4), display.mode.round(4)
         (array([0.8333]), array([0.8333]))
         """
-        require_matplotlib(f"{cls.__name__}.from_estimator")
+        require("matplotlib", "plot", f"{cls.__name__}.from_estimator")
         model = check_drawable(estimator)
         resolution = check_resolution(grid_resolution)
-        n_components = model.coefs_[0].shape[1]
+        n_components = model._n_features_out
         limits = None if window is None else check_window(window, n_components)
         posterior = check_rows(X, model)
         if len(posterior) != 1:

@@ -215,8 +215,8 @@ def audit(
 
     Notes
     -----
-    The search for each row's best Gaussian, which tells one gap from the other, takes most of the
-    time: milliseconds a sample.  A few hundred samples tell enough.
+    The search for each sample's best Gaussian, which tells one gap from the other, takes most of
+    the time: milliseconds a sample.  A few hundred samples tell enough.
 
     Examples
     --------
@@ -224,8 +224,8 @@ def audit(
     >>> from skdgn.vae import audit
     >>> decoder = torch.nn.Sequential(torch.nn.Linear(1, 2))
     >>> _ = torch.nn.init.ones_(decoder[0].weight), torch.nn.init.zeros_(decoder[0].bias)
-    >>> def encoder(rows):  # the prior, whatever the row
-    ...     return torch.zeros(len(rows), 1), torch.zeros(len(rows), 1)
+    >>> def encoder(samples):  # the prior, whatever the sample
+    ...     return torch.zeros(len(samples), 1), torch.zeros(len(samples), 1)
     >>> found = audit(decoder, encoder, [[1.0, 1.0], [0.0, 0.0]], noise_covariance=1.0)
     >>> found.kl.round(4)
     array([1.1174, 0.4507])

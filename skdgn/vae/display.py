@@ -6,8 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from skdgn._runtime import Floats
-from skdgn.displays._canvas import require_matplotlib
+from skdgn._runtime import Floats, require
 
 
 class AuditDisplay:
@@ -93,7 +92,7 @@ class AuditDisplay:
         True
         """
         if axes is None:
-            require_matplotlib("AuditDisplay.plot")
+            require("matplotlib", "plot", "AuditDisplay.plot")
             import matplotlib.pyplot as plt
 
             _, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")

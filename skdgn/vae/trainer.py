@@ -23,8 +23,8 @@ from skdgn._estimators import (
     fit_context,
 )
 from skdgn._network import Network, import_torch, read_decoder, to_array, write_decoder
-from skdgn._noise import Noise
-from skdgn._runtime import LOG_SQRT_2PI, Floats, VersionedMixin, draw_seed
+from skdgn._noise import Independent, Noise
+from skdgn._runtime import LOG_SQRT_2PI, Floats, VersionedMixin, check_integer, draw_seed
 
 
 class Epoch(NamedTuple):
@@ -218,10 +218,9 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         2
         """
         torch = import_torch()
-        coefs, _, _ = read_decoder(self.decoder)
-        n_features, n_components = len(coefs[-1]), coefs[0].shape[1]
+        _, n_components, n_features = read_decoder(self.decoder)
         noise = Noise.from_covariance(to_array(self.noise_covariance), n_features)
-        if noise.covariance_type == "full":
+        if not isinstance(noise, Independent):
             raise ValueError(
                 f"noise_covariance must be a number or have shape ({n_features},), "
                 f"got shape {noise.covariance.shape}."
@@ -370,13 +369,12 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         >>> elbo.shape, bool((standard_error > 0.0).all())
         ((100,), True)
         """
-        if not isinstance(n_draws, Integral) or isinstance(n_draws, bool) or n_draws < 2:
-            raise ValueError(f"n_draws must be an integer of at least 2, got {n_draws!r}.")
+        check_integer(n_draws, "n_draws", smallest=2)
         rows = self._rows(X)
         torch = import_torch()
         seed = draw_seed(random_state)
         generator = torch.Generator().manual_seed(seed)
-        n_components = read_decoder(self.decoder_).coefs[0].shape[1]
+        n_components = read_decoder(self.decoder_).n_components
         shape = (int(n_draws), len(rows), n_components)
         with torch.no_grad():
             draws = torch.randn(shape, generator=generator, dtype=rows.dtype)

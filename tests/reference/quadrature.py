@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
-from skdgn._network.network import Network
+from skdgn._network import Network
 
 REACH = 9.0  # beyond it the prior has a mass of 1e-18
 WIDEST_PANEL = 0.4
@@ -37,10 +37,10 @@ class Conditional(NamedTuple):
 def make_grid(network: Network) -> Grid:
     first, bias = (
         (network.coefs[0], network.intercepts[0])
-        if network.n_hidden_layers
+        if len(network.hidden_layer_sizes)
         else (np.empty((0, network.n_components)), np.empty(0))
     )
-    assert network.n_hidden_layers <= 1
+    assert len(network.hidden_layer_sizes) <= 1
     assert network.n_components <= 2
     if network.n_components == 1:
         nodes, weights = _rule([-b / w for (w,), b in zip(first, bias, strict=True) if w != 0.0])

@@ -1,0 +1,250 @@
+"""Estimators fitted by exact expectation-maximization, to a table or to chunks of one."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from skdgn._estimators.callbacks import FitTasks
+from skdgn._estimators.density import ExactDensity
+from skdgn._estimators.progress import IterationPrinter, describe_interrupt
+from skdgn._estimators.sklearn_parts import CallbackSupportMixin, fit_context
+from skdgn._estimators.validation import check_weights, validate_rows
+from skdgn._fit import FitResult, Iteration, Parameters, Running, StepResult
+from skdgn._network import Network
+from skdgn._noise import Noise
+from skdgn._runtime import Floats, draw_seed
+
+# So many features are named in a warning.
+_MOST_NAMES = 5
+
+
+class FittedByEM(CallbackSupportMixin, ExactDensity):
+    """The methods `fit` and `partial_fit` of `PiecewiseAffineDGN` and `DGNMixture`.
+
+    An abstract mixin, like `ExactDensity`.  An estimator fills in ``_settings``,
+    ``_check_samples``, ``_last_parameters``, ``_fit_parameters``, ``_take_step``, ``_attributes``
+    and ``_has_prior``, which are called in this order.
+    """
+
+    max_iter: int
+    warm_start: bool
+
+    # Set by fit.
+    n_features_in_: int
+    n_iter_: int
+    _running: list[dict[str, Any]]  # statistics of the samples so far, for `partial_fit`
+
+    # Called with arguments of the same kinds: `skdgn._fit.fit_network`, `skdgn._fit.take_step`.
+    _fit_parameters: ClassVar[Callable[..., FitResult]]
+    _take_step: ClassVar[Callable[..., StepResult]]
+
+    def _settings(self) -> Any:
+        """Check what scikit-learn's constraints leave open."""
+        raise NotImplementedError("a mixin: the estimator has the parameters")
+
+    def _check_samples(
+        self,
+        samples: NDArray[Any],
+        weights: Floats,
+        settings: Any,
+        continuation: str | None,
+        sets_units: bool,
+    ) -> Any:
+        """Refuse samples that cannot be fitted; return the settings that go with them.
+
+        ``continuation`` says why a fit goes on from a model, if it does; ``sets_units`` whether
+        these samples are the first.
+        """
+        raise NotImplementedError("a mixin: the estimator knows what it needs")
+
+    def _last_parameters(self, settings: Any, reason: str) -> Parameters:
+        """Return the parameters of the last fit, for the next one to start from."""
+        raise NotImplementedError("a mixin: the estimator holds the parameters")
+
+    def _attributes(self, weights: Floats, networks: list[tuple[Network, Noise]]) -> dict[str, Any]:
+        """Return the fitted attributes that describe parameters."""
+        raise NotImplementedError("a mixin: the estimator holds the parameters")
+
+    def _has_prior(self) -> bool:
+        raise NotImplementedError("a mixin: the estimator has the parameters")
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit all parameters by exact expectation-maximization.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing, or masked; every column needs a value.  A mixture needs at
+            least as many samples as networks.
+        y : None
+            Ignored, present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
+
+        Returns
+        -------
+        self : PiecewiseAffineDGN or DGNMixture
+            The fitted estimator.
+
+        Notes
+        -----
+        Neither the order of the samples nor that of the features matters, beyond rounding.  A table
+        that cannot be sorted in the ``working_memory`` of scikit-learn's configuration (it takes
+        about eight times its size in double precision) is read in batches at every iteration, from
+        disk if it is a `numpy.memmap`, and never copied; a mixture starts from 20,000 of its
+        samples.
+
+        A fit that is interrupted (Ctrl-C) keeps the best parameters so far, if there are any, and
+        lets the interrupt through: it ends a loop of fits, or a search, as well.  If no iteration
+        was done by then, ``lower_bound_`` is that of the samples on which starts are compared.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> from skdgn.datasets import make_wave
+        >>> X = make_wave(100, random_state=0)
+        >>> model = PiecewiseAffineDGN(hidden_layer_sizes=(4,), tol=0.01, random_state=0).fit(X)
+        >>> model.converged_
+        True
+        >>> bool((model.lower_bounds_[1:] >= model.lower_bounds_[:-1]).all())
+        True
+        """
+        result = self._fit(X, sample_weight)
+        if result.interrupted:
+            raise KeyboardInterrupt(describe_interrupt(self.n_iter_))
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        if not result.converged and not result.stopped:
+            warnings.warn(
+                f"EM did not converge within max_iter={self.max_iter} iterations. "
+                "Increase max_iter or tol, or call fit again with warm_start=True.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if result.bound_by_ties.any():
+            warnings.warn(self._describe_ties(result.bound_by_ties), UserWarning, stacklevel=3)
+        return self
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn from a chunk of samples, and keep what was learned from others before.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing; in the first chunk, every column needs a value.
+        y : None
+            Ignored, present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples; a weight of 2 counts a sample twice.
+
+        Returns
+        -------
+        self : PiecewiseAffineDGN or DGNMixture
+            The fitted estimator.
+
+        Notes
+        -----
+        Stepwise EM [1]_.  The first chunk is fitted as by `fit`; samples of an earlier `fit` count
+        as a first chunk.  Every other one adds its statistics to running ones, in which older
+        chunks count less and less, and makes one step.  Chunks should not differ systematically:
+        shuffle a table before it is cut.  ``lower_bound_`` and ``lower_bounds_`` are those of the
+        last chunk, which may be less likely than the one before; ``n_iter_`` counts the steps.  An
+        interrupt (Ctrl-C) leaves the estimator as it was.
+
+        References
+        ----------
+        .. [1] O. Cappe and E. Moulines, On-line expectation-maximization algorithm for latent data
+           models, Journal of the Royal Statistical Society B 71 (2009).
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> model = PiecewiseAffineDGN(hidden_layer_sizes=(8,), random_state=0)
+        >>> for chunk in range(3):
+        ...     model = model.partial_fit(make_noisy_circle(200, random_state=chunk))
+        >>> model.n_features_in_
+        2
+        """
+        with self._unchanged_by_failure():
+            if not hasattr(self, "n_iter_"):
+                if self._fit(X, sample_weight).interrupted:
+                    raise KeyboardInterrupt
+                return self
+            settings = self._settings()
+            parameters = self._last_parameters(settings, "partial_fit")
+            samples = self._validate_rows(X)
+            weights = check_weights(sample_weight, samples)
+            running = [Running.from_state(state) for state in self._running]
+            settings = self._check_samples(samples, weights, settings, "partial_fit", not running)
+            result = self._take_step(parameters, running, samples, weights, settings)
+            self.__dict__.update(
+                self._attributes(result.weights, result.networks),
+                converged_=False,
+                n_iter_=self.n_iter_ + 1,
+                lower_bounds_=np.array([result.lower_bound]),
+                lower_bound_=result.lower_bound,
+                _running=[own.to_state() for own in result.running],
+            )
+        return self
+
+    def _fit(self, X: ArrayLike, sample_weight: ArrayLike | None) -> FitResult:
+        with self._unchanged_by_failure():
+            settings = self._settings()
+            warm_start = reason = None
+            if self.warm_start and hasattr(self, "n_iter_"):
+                reason = "warm_start=True"
+                warm_start = self._last_parameters(settings, reason)
+            samples = validate_rows(self, X, reset=warm_start is None, min_samples=2)
+            weights = check_weights(sample_weight, samples)
+            settings = self._check_samples(samples, weights, settings, reason, True)
+            generator = np.random.default_rng(draw_seed(self.random_state))
+            n_runs = settings.n_init if warm_start is None else 1
+            max_iter = settings.max_iter
+            tasks = FitTasks(self, n_runs, max_iter, X, sample_weight, self._attributes_of_result)
+            objective = "log-posterior" if self._has_prior() else "log-likelihood"
+            with settings.workers.reporter as reporter:
+                printer = IterationPrinter(reporter, n_runs, max_iter, objective)
+
+                def watch(iteration: Iteration) -> bool:
+                    printer(iteration)
+                    return tasks(iteration)
+
+                result = self._fit_parameters(
+                    samples, weights, settings, generator, warm_start, watch
+                )
+            attributes = self._attributes_of_result(result)
+            tasks.end(attributes)
+            self.__dict__.update(attributes)
+        return result
+
+    def _attributes_of_result(self, result: FitResult) -> dict[str, Any]:
+        """Return all fitted attributes."""
+        return {
+            **self._attributes(result.weights, result.networks),
+            "converged_": result.converged,
+            "n_iter_": len(result.lower_bounds),
+            "lower_bounds_": result.lower_bounds,
+            "lower_bound_": result.lower_bound,
+            "_running": [own.to_state() for own in result.running],
+        }
+
+    def _describe_ties(self, bound_by_ties: NDArray[np.bool_]) -> str:
+        """Say that the noise of some features (D,) is at its floor."""
+        names = [str(self._column_names()[j]) for j in np.flatnonzero(bound_by_ties)]
+        listed = ", ".join(names[:_MOST_NAMES])
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        return (
+            f"The noise of feature{'s' if len(names) > 1 else ''} {listed}{more} is as small as "
+            "tied values allow (see Notes of PiecewiseAffineDGN): how high the density is there is "
+            "set by that floor. Compare such densities with each other only."
+        )

@@ -1,0 +1,162 @@
+"""A network of any layers fitted to latent coordinates and rows by least squares: a start for EM.
+
+Every sample is a region of its own, whose posterior is the point of its coordinates: so a step of
+least squares is an M-step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from skdgn._fit.damping import Damping
+from skdgn._fit.least_squares import Pairs, average_pairs
+from skdgn._fit.maximization import GaussNewtonSystem, linearize, step_network
+from skdgn._fit.statistics import SufficientStatistics
+from skdgn._fit.tournament import hold_tournament
+from skdgn._network import Architecture, Layer, Network
+from skdgn._noise import KINDS, Noise
+from skdgn._runtime import Floats
+
+# How many candidates enter a round, and how many steps each is given.
+_ROUNDS = ((12, 3), (4, 8), (2, 15), (1, 30))
+# A search whose residuals after a round are so many times those of another start goes no further.
+_HOPELESS = 4.0
+# A step is shortened so often, and a candidate is left alone that gains less than this share.
+_MOST_TRIALS = 8
+_TOLERANCE = 1e-4
+
+
+class _Candidate(NamedTuple):
+    network: Network
+    loss: float
+    damping: float
+
+
+def fit_any_layers(
+    coordinates: Floats,
+    rows: Floats,
+    architecture: Architecture,
+    generator: np.random.Generator,
+    to_beat: float = np.inf,
+) -> Network:
+    """Fit a network to coordinates (n, s) and rows (n, d); see `fit_to_coordinates`."""
+    pairs = average_pairs(Pairs(coordinates, rows))
+    statistics = _statistics(pairs)
+    noise = KINDS["spherical"].from_variances(np.ones(rows.shape[1]))
+    networks = [
+        _bend_at_samples(architecture.draw(rows.shape[1], generator), pairs.latent, generator)
+        for _ in range(_ROUNDS[0][0])
+    ]
+    candidates = [_Candidate(network, _loss(network, pairs), Damping.value) for network in networks]
+
+    def improve(candidate: _Candidate, n_steps: int) -> _Candidate:
+        return _improve(candidate, pairs, statistics, noise, n_steps)
+
+    def rounds() -> Iterator[tuple[int, int]]:
+        for place, effort in enumerate(_ROUNDS):
+            best = min(candidate.loss for candidate in candidates)
+            if place == 0 or best <= _HOPELESS * to_beat * pairs.targets.size:
+                yield effort
+
+    return hold_tournament(candidates, rounds(), lambda own: -own.loss, improve).network
+
+
+def _bend_at_samples(network: Network, latent: Floats, generator: np.random.Generator) -> Network:
+    """Choose intercepts such that every unit has its kink at a sample, and no two at the same.
+
+    Members of a group whose maximum is taken are equal there.
+    """
+    values = latent
+    for place, layer in enumerate(network.layers[:-1]):
+        behind = network.layers[place + 1]
+        if behind.n_codes and layer.n_parameters and layer.n_codes == 0:
+            moved = layer.forward(values)
+            groups = np.arange(layer.n_outputs)
+            if behind.contests is not None:
+                groups[behind.contests.ravel()] = (
+                    behind.contests[:, :1].repeat(behind.contests.shape[1], axis=1).ravel()
+                )
+            ranks = generator.permutation(np.arange(layer.n_outputs) % len(values))
+            # Spread evenly over the samples, in the order of what the units see.
+            spots = (ranks + generator.uniform(size=len(ranks))) / (ranks.max() + 1)
+            order = np.argsort(moved, axis=0)
+            chosen = order[(spots * len(values)).astype(np.intp), np.arange(len(ranks))][groups]
+            parameters = layer.parameters.copy()
+            shift = moved[chosen, np.arange(len(chosen))]
+            felt = layer.pull(-shift[None, :, None], _constant(layer), layer.codes(values[:1]))
+            counts = layer.pull(
+                np.ones((1, layer.n_outputs, 1)), _constant(layer), layer.codes(values[:1])
+            )
+            own = ~layer.is_weight
+            parameters[own] += felt[own] / np.maximum(counts[own], 1.0)
+            network = network.replace_layers([place], [layer.with_parameters(parameters)])
+        values = network.layers[place].forward(values)
+    return network
+
+
+def _constant(layer: Layer) -> Floats:
+    """Inputs that are all zero, and the constant: what the intercepts alone see."""
+    upstream = np.zeros((1, layer.n_inputs + 1, 1))
+    upstream[0, -1, 0] = 1.0
+    return upstream
+
+
+def _statistics(pairs: Pairs) -> SufficientStatistics:
+    latent, targets = pairs
+    return SufficientStatistics(
+        weights=np.ones(len(latent)),
+        first=latent,
+        second=latent[:, :, None] * latent[:, None, :],
+        data=targets,
+        cross=targets[:, :, None] * latent[:, None, :],
+        squares=np.zeros(1),  # the noise is not estimated
+        total_weight=float(len(latent)),
+        log_likelihood=0.0,
+    )
+
+
+def _loss(network: Network, pairs: Pairs) -> float:
+    return float(np.sum((pairs.targets - network.forward(pairs.latent)) ** 2))
+
+
+def _improve(
+    candidate: _Candidate,
+    pairs: Pairs,
+    statistics: SufficientStatistics,
+    noise: Noise,
+    n_steps: int,
+) -> _Candidate:
+    """Take damped Gauss-Newton steps."""
+    damping = Damping(candidate.damping)
+    for _ in range(n_steps):
+        before = candidate.loss
+        propose = _proposal(candidate.network, pairs, statistics, noise)
+        trial = damping.search(partial(_attempt, propose, pairs, candidate.loss), _MOST_TRIALS)
+        if trial is None:
+            break
+        damping.relax()
+        candidate = trial._replace(damping=damping.value)
+        if candidate.loss > (1.0 - _TOLERANCE) * before:
+            break
+    return candidate
+
+
+def _proposal(
+    network: Network, pairs: Pairs, statistics: SufficientStatistics, noise: Noise
+) -> Callable[[float], Network]:
+    """Return the damped step over all layers, as a function of the damping."""
+    patterns, layers = network.patterns(pairs.latent), range(len(network.learned))
+    system = GaussNewtonSystem(linearize(statistics, network, noise, patterns), layers)
+    return lambda damping: step_network(network, noise, layers, system.solve(damping))
+
+
+def _attempt(
+    propose: Callable[[float], Network], pairs: Pairs, to_beat: float, damping: float
+) -> _Candidate | None:
+    network = propose(damping)
+    loss = _loss(network, pairs)
+    return _Candidate(network, loss, damping) if loss < to_beat else None

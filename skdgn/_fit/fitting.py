@@ -1,0 +1,292 @@
+"""What all fits have in common: samples made ready, runs that are watched, results in their units.
+
+A fit of one network is that of a mixture of one: `FitResult` is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from skdgn._fit.damping import FIRST_DAMPING
+from skdgn._fit.em import Problem, Progress, climb
+from skdgn._fit.running_statistics import Running
+from skdgn._fit.scaling import Scaling
+from skdgn._fit.weight_priors import WeightPrior
+from skdgn._network import Architecture, Network
+from skdgn._noise import KINDS, Noise, warranted_variances
+from skdgn._partition import TooManyRegionsError
+from skdgn._posterior import MOST_REGIONS
+from skdgn._runtime import (
+    Floats,
+    OrderedColumns,
+    Rows,
+    ScaledRows,
+    Table,
+    Workers,
+    fits_into,
+    merge_duplicates,
+    order_columns,
+    read,
+    sample_rows,
+)
+
+# How values are tied is looked at in so many rows of a table that is not in memory.
+_ROWS_WITH_TIES = 2000
+# So many times fewer polyhedra than polygons: one takes 1,400 bytes against 170 (for 3-16-16 and
+# 2-32-32), and more time.
+_POLYHEDRON_COST = 4
+# Bytes that the regions of a fit may take.
+_MEMORY = 2e9
+
+Parameters = tuple[Floats, list[tuple[Network, Noise]]]  # weights, networks with their noise
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The estimator's parameters that concern a fit, already checked."""
+
+    architecture: Architecture
+    covariance_type: str
+    weight_prior: str | None
+    prior_scale: float
+    m_step: str
+    init_params: str
+    n_init: int
+    max_iter: int
+    tol: float
+    reg_covar: float
+    workers: Workers
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """Fitted parameters in the units of the samples, and how EM got there."""
+
+    weights: Floats  # (K,) of the networks
+    networks: list[tuple[Network, Noise]]
+    lower_bound: float
+    lower_bounds: Floats
+    converged: bool
+    stopped: bool  # by whoever watched
+    interrupted: bool  # by the keyboard
+    bound_by_ties: NDArray[np.bool_]  # (D,): features with noise as small as ties allow, somewhere
+    running: list[Running]  # of each network, for more samples to come
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What can be told of an iteration; numbers count from 1."""
+
+    run: int
+    number: int
+    lower_bound: float
+    change: float
+    n_regions: int
+    converged: bool
+    result: Callable[[], Any]  # as if the fit had ended here
+
+
+@dataclass
+class Fit:
+    """A fit on its way: `prepare` makes samples ready, `run` improves parameters and returns them.
+
+    EM sees the samples scaled, equal ones merged, and the features in an order of their own: chance
+    must not depend on the order of the columns, which is anybody's choice.
+    """
+
+    problem: Problem  # on scaled samples
+    scaling: Scaling
+    order: NDArray[np.intp]  # of the features
+    log_volume: float  # what scaling adds to the mean log density
+    settings: Settings
+    watch: Callable[[Iteration], bool]
+    starts: list[Progress] = field(default_factory=list)  # of the run to come
+    runs: list[Progress] = field(default_factory=list)
+
+    @classmethod
+    def prepare(
+        cls,
+        rows: NDArray[Any],
+        row_weights: Floats,
+        settings: Settings,
+        watch: Callable[[Iteration], bool],
+        is_mergeable: bool = True,
+    ) -> Fit:
+        """Merge, order and scale rows (n, D).
+
+        Rows that cannot be sorted in the memory allowed are left where they are, and read in
+        batches.
+        """
+        workers, covariance_type = settings.workers, settings.covariance_type
+        workers.reporter.begin("reading and scaling samples")
+        in_memory = fits_into(workers.memory, rows)
+        is_mergeable = is_mergeable and in_memory
+        if is_mergeable:
+            rows, row_weights = merge_duplicates(read(rows), row_weights)
+        measure = partial(Scaling.of, covariance_type=covariance_type, workers=workers)
+        order = np.arange(rows.shape[1])
+        if settings.architecture.ends_dense(rows.shape[1]):
+            order = order_columns(measure(rows, row_weights).apply(rows), row_weights, workers)
+        else:
+            # Features that share weights have their places, and their units in common.
+            measure = partial(measure, is_common=True)
+        columns: Rows = OrderedColumns(rows, order)
+        if is_mergeable:
+            columns, row_weights = merge_duplicates(read(columns), row_weights)
+        scaling = measure(columns, row_weights)
+        table: Table = scaling.apply(columns)
+        if in_memory:
+            table = read(table)
+        floors = find_floors(table, row_weights, settings.reg_covar)
+        problem = pose_problem(table, row_weights, floors, scaling, settings)
+        log_volume = scaling.log_volume(columns, row_weights, workers)
+        return cls(problem, scaling, order, log_volume, settings, watch)
+
+    def scale(self, parameters: Parameters) -> Parameters:
+        """Express parameters of the model for the original rows as EM sees them."""
+        weights, networks = parameters
+        scaled = [self.scaling.scale(*parts) for parts in take_features(networks, self.order)]
+        return weights, raise_noise(scaled, self.problem.noise_floors)
+
+    def run(
+        self,
+        begin: Callable[[], tuple[Callable[[Any], Any], Any]],
+        n_runs: int,
+        max_iter: int,
+        tol: float,
+    ) -> FitResult:
+        """Run EM so many times, each from a step and a state that ``begin`` returns.
+
+        ``watch`` is told of every iteration, and stops the run if it returns True.  A keyboard
+        interrupt ends the fit with the best parameters so far; before there are any, it goes
+        through.  If EM had not begun, they are those of ``starts``.
+        """
+        interrupted = False
+        # Products are small: on a busy machine, threads waiting for each other take ten times as
+        # long.
+        with threadpool_limits(limits=1, user_api="blas"):
+            try:
+                for run in range(n_runs):
+                    step, start = begin()
+                    self.settings.workers.reporter.name(f"iteration 1/{max_iter}")
+                    climb(step, start, max_iter, tol, partial(self._tell, run + 1), self.runs)
+            except KeyboardInterrupt:
+                if not self.runs and not self.starts:
+                    raise
+                interrupted = True
+        best = max(self.runs or self.starts, key=Progress.lower_bound)
+        return replace(self._result(best), interrupted=interrupted)
+
+    def _tell(self, run: int, progress: Progress) -> bool:
+        bounds = progress.lower_bounds
+        return self.watch(
+            Iteration(
+                run=run,
+                number=len(bounds),
+                lower_bound=bounds[-1] - self.log_volume,
+                change=bounds[-1] - (bounds[-2] if len(bounds) > 1 else progress.start),
+                n_regions=progress.state.n_regions,
+                converged=progress.converged,
+                result=lambda: self._result(progress),
+            )
+        )
+
+    def _result(self, progress: Progress) -> FitResult:
+        state, back, floors = progress.state, np.argsort(self.order), self.problem.noise_floors
+        kind = KINDS[self.settings.covariance_type]
+        at_floor = np.any([network.noise.at_floor(floors) for network in state.networks], axis=0)
+        return FitResult(
+            state.weights,
+            take_features(restore_networks(state, self.scaling, self.problem.prior), back),
+            state.lower_bound - self.log_volume,
+            np.array(progress.lower_bounds) - self.log_volume,
+            progress.converged,
+            progress.stopped,
+            False,
+            (at_floor & (floors > self.settings.reg_covar))[back],
+            [
+                own.take_features(back, kind)
+                for own in keep_running(state, self.scaling, floors, FIRST_DAMPING)
+            ],
+        )
+
+
+def find_floors(rows: Table, row_weights: Floats, reg_covar: float) -> Floats:
+    """Smallest variances of the noise (D,), in the units of the rows; see `skdgn._noise.floors`.
+
+    Of rows that are not in memory, a sample tells how values are tied.
+    """
+    n_rows = len(rows)
+    if isinstance(rows, ScaledRows):
+        # Always the same sample: how values are recorded is not a matter of the seed.
+        rows, _ = sample_rows(rows, row_weights, _ROWS_WITH_TIES, np.random.default_rng(0))
+    return np.maximum(warranted_variances(read(rows), n_rows), reg_covar)
+
+
+def pose_problem(
+    rows: Table, row_weights: Floats, floors: Floats, scaling: Scaling, settings: Settings
+) -> Problem:
+    """Put together what stays the same while parameters are improved on scaled rows."""
+    return Problem(
+        rows,
+        row_weights,
+        settings.covariance_type,
+        floors,
+        WeightPrior(settings.weight_prior, settings.prior_scale, scaling.deviations),
+        affordable_regions(settings, len(scaling.center)),
+        settings.workers,
+    )
+
+
+def raise_noise(
+    networks: list[tuple[Network, Noise]], floors: Floats
+) -> list[tuple[Network, Noise]]:
+    """Raise the noise of networks to the floors (D,)."""
+    return [(network, noise.at_least(floors)) for network, noise in networks]
+
+
+def restore_networks(
+    state: Any, scaling: Scaling, prior: WeightPrior
+) -> list[tuple[Network, Noise]]:
+    """Express the networks of a state in the original units."""
+    # Scaling back may have rounded a weight beyond its bound.
+    prior = replace(prior, output_units=np.ones_like(scaling.deviations))
+    restored = [scaling.restore(own.network, own.noise) for own in state.networks]
+    return [(prior.clip(network), noise) for network, noise in restored]
+
+
+def take_features(
+    networks: list[tuple[Network, Noise]], features: NDArray[np.intp]
+) -> list[tuple[Network, Noise]]:
+    """Return the networks for these features, in this order."""
+    return [
+        (network.take_features(features), noise.restrict(features)) for network, noise in networks
+    ]
+
+
+def keep_running(state: Any, scaling: Scaling, floors: Floats, damping: float) -> list[Running]:
+    """What is kept of the samples of each network of a state."""
+    center, deviations = scaling.center, scaling.deviations
+    return [
+        Running(center, deviations, floors, own.partition.patterns, own.statistics, damping)
+        for own in state.networks
+    ]
+
+
+def affordable_regions(settings: Settings, n_features: int) -> int:
+    """Return how many regions fit into memory; TooManyRegionsError if there must be more."""
+    architecture, n_components = settings.architecture, settings.architecture.n_components
+    # Maps, statistics and residuals; maps upstream and downstream of every layer.
+    floats = 4 * n_features * (n_components + 1) + architecture.floats_per_region(n_features)
+    listed = MOST_REGIONS if n_components <= 2 else MOST_REGIONS // _POLYHEDRON_COST
+    most_regions = min(listed, int(_MEMORY / (8 * floats)))
+    if architecture.n_sure_regions > most_regions:
+        raise TooManyRegionsError(most_regions, architecture)
+    return most_regions

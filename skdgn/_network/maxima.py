@@ -1,0 +1,75 @@
+"""Maxima over groups of units: pooling, max-out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdgn._network.layer import Layer
+from skdgn._network.maps import AffineMaps, Codes
+from skdgn._runtime import Floats
+
+
+@dataclass(frozen=True)
+class MaximumLayer(Layer):
+    """The largest of every group of inputs; of equal ones, the first.
+
+    Groups may overlap.  One with fewer members than others names its first member again.
+    """
+
+    groups: NDArray[np.intp]  # (u, m): inputs
+    n_units: int  # of the layer before
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of units of the layer before."""
+        return self.n_units
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of groups."""
+        return len(self.groups)
+
+    @property
+    def n_codes(self) -> int:
+        """One per group: which of its members is the largest."""
+        return len(self.groups)
+
+    @property
+    def contests(self) -> NDArray[np.intp]:
+        """Groups of inputs, (u, m), whose largest is looked for."""
+        return self.groups
+
+    def codes(self, values: Floats) -> Codes:
+        """Return the codes at inputs (n, i)."""
+        return values[:, self.groups].argmax(axis=2).astype(np.uint8)
+
+    def forward(self, values: Floats) -> Floats:
+        """Evaluate at inputs (n, i)."""
+        return values[:, self.groups].max(axis=2)
+
+    def _winners(self, codes: Codes) -> NDArray[np.intp]:
+        return self.groups[np.arange(len(self.groups)), codes]
+
+    def apply(self, maps: AffineMaps, codes: Codes) -> AffineMaps:
+        """Compose with the maps that lead to the layer."""
+        winners = self._winners(codes)
+        regions = np.arange(len(maps.offsets))[:, None] if len(maps.offsets) > 1 else 0
+        return AffineMaps(maps.slopes[regions, winners], maps.offsets[regions, winners])
+
+    def transpose(self, downstream: Floats, codes: Codes) -> Floats:
+        """Multiply maps (r, d, u) behind the layer by its linear part."""
+        winners = self._winners(codes)
+        n_regions, n_features = len(winners), downstream.shape[-2]
+        downstream = np.broadcast_to(downstream, (n_regions, n_features, len(self.groups)))
+        result = np.zeros((n_regions, self.n_units, n_features))
+        regions = np.broadcast_to(np.arange(n_regions)[:, None], winners.shape)
+        np.add.at(result, (regions, winners), downstream.transpose(0, 2, 1))
+        return result.transpose(0, 2, 1)
+
+    @property
+    def max_slope(self) -> float:
+        """One: a maximum is one of the inputs."""
+        return 1.0

@@ -1,0 +1,204 @@
+"""Noise without correlations: one variance for all features, or one for each of them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from scipy.special import gammaln
+
+from skdgn._noise.floors import is_at
+from skdgn._noise.gaussian import Integers, Noise
+from skdgn._runtime import Bools, Floats
+
+_FACTOR_ITERATIONS = 20
+
+
+class Independent(Noise):
+    """Noise of which every feature has its own; squares are sums of ``x^2``, of shape (1, D)."""
+
+    @classmethod
+    def pool(cls, values: Floats) -> Floats:
+        """Turn what belongs to each of the features (D,) into the shape of the covariance."""
+        return values
+
+    @classmethod
+    def check(cls, covariance: Floats) -> Floats:
+        if not np.all(covariance > 0):
+            raise ValueError(
+                f"noise_covariance must be positive, got a variance of {covariance.min()}."
+            )
+        return covariance
+
+    @classmethod
+    def factorize(cls, covariance: Floats) -> Floats:
+        return np.asarray(np.sqrt(covariance))
+
+    @property
+    def n_parameters(self) -> int:
+        return int(self.covariance.size)
+
+    @property
+    def deviations(self) -> Floats:
+        return np.broadcast_to(self.factor, (self.n_features,))
+
+    @property
+    def correlations(self) -> Floats:
+        return np.empty((self.n_features, 0))
+
+    @property
+    def spread(self) -> float:
+        return 1.0
+
+    @property
+    def matrix(self) -> Floats:
+        return np.diag(np.broadcast_to(self.covariance, (self.n_features,)))
+
+    @cached_property
+    def log_determinant(self) -> float:
+        return float(2.0 * np.log(self.deviations).sum())
+
+    def whiten(self, rows: Floats) -> Floats:
+        return rows / self.factor
+
+    def color(self, rows: Floats) -> Floats:
+        return rows * self.factor
+
+    def predict(
+        self, slopes: Floats, offsets: Floats, rows: Floats, features: Integers
+    ) -> tuple[Floats, Floats, Floats]:
+        deviations = np.broadcast_to(self.deviations[features], (len(rows), len(features)))
+        return slopes[:, features], offsets[:, features], deviations
+
+    def rescale(self, factors: Floats) -> Self:
+        return self.of(self.covariance * self.pool(factors**2), self.n_features)
+
+    @classmethod
+    def from_variances(cls, variances: Floats) -> Self:
+        return cls.of(cls.pool(variances), len(variances))
+
+    @classmethod
+    def bound_below(cls, covariance: Floats, floors: Floats) -> Floats:
+        return np.maximum(covariance, cls.pool(floors))
+
+    def at_floor(self, floors: Floats) -> Bools:
+        return np.broadcast_to(is_at(self.covariance, self.pool(floors)), floors.shape)
+
+    @classmethod
+    def collect(cls, samples: Floats, weights: Floats) -> Floats:
+        return np.einsum("nd,nd->d", samples, weights[:, None] * samples)[None]
+
+    @classmethod
+    def squares_of(cls, covariance: Floats) -> Floats:
+        return np.diagonal(covariance)[None]
+
+    @classmethod
+    def take_squares(cls, squares: Floats, features: Integers) -> Floats:
+        return squares[:, features]
+
+    @classmethod
+    def scatter(cls, squares: Floats, remainder: Floats, output: Floats) -> Floats:
+        return cls.pool(squares[0] + np.einsum("rds,rds->rd", remainder, output).sum(axis=0))
+
+    def beyond(self, other: Noise, factor: float, floors: Floats) -> Self:
+        """Variances change by so many times as large a factor, on a logarithmic scale."""
+        ratio = other.covariance / self.covariance
+        return self.maximize(self.covariance * ratio**factor, 1.0, floors)
+
+    @classmethod
+    def log_evidence(cls, counts: Floats, scatters: Floats, common: Floats, weight: float) -> float:
+        freedom = weight + 2.0  # the mean of the prior is the common variance
+        before = weight * np.diagonal(common)
+        after = before + np.einsum("kdd->kd", scatters)
+        more = (freedom + counts)[:, None]
+        total = 0.5 * (freedom * np.log(before) - more * np.log(after)) + gammaln(0.5 * more)
+        return float(np.sum(total - gammaln(0.5 * freedom)))
+
+    @classmethod
+    def from_gaussian(
+        cls, covariance: Floats, n_components: int, floors: Floats
+    ) -> tuple[Floats, Self]:
+        """Fit slopes (D, S) and noise to a covariance (D, D) by factor analysis.
+
+        At least as likely as a Gaussian without covariances.
+        """
+        n_features = len(covariance)
+        diagonal = np.diagonal(covariance)
+        values, vectors = np.linalg.eigh(covariance)
+        kept = min(n_components, n_features)
+        rest = values[:-kept].mean() if kept < n_features else 0.5 * values[0]
+        slopes = np.zeros((n_features, n_components))
+        signal = np.sqrt(np.maximum(values[::-1][:kept] - rest, 0.0))
+        slopes[:, :kept] = vectors[:, ::-1][:, :kept] * signal
+        noise = cls._above(diagonal - (slopes**2).sum(axis=1), floors)
+        for _ in range(_FACTOR_ITERATIONS):
+            scaled = slopes / np.broadcast_to(noise.covariance, n_features)[:, None]
+            spread = np.linalg.inv(np.eye(n_components) + slopes.T @ scaled)
+            cross = covariance @ scaled @ spread  # E[x z']
+            second = spread + (scaled @ spread).T @ cross
+            slopes = np.linalg.solve(second, cross.T).T
+            noise = cls._above(diagonal - (slopes * cross).sum(axis=1), floors)
+        plain = np.zeros_like(slopes), cls._above(diagonal, floors)
+        return max((slopes, noise), plain, key=lambda parts: _log_likelihood(covariance, *parts))
+
+    @classmethod
+    def _above(cls, variances: Floats, floors: Floats) -> Self:
+        """Return noise of these variances (D,), which may be negative, not below the floors."""
+        return cls.maximize(cls.pool(variances), 1.0, floors)
+
+
+def _log_likelihood(covariance: Floats, slopes: Floats, noise: Noise) -> float:
+    """Expected log density of samples with this covariance, but for a constant."""
+    model = slopes @ slopes.T + noise.matrix
+    _, log_determinant = np.linalg.slogdet(model)
+    return float(-0.5 * (log_determinant + np.trace(np.linalg.solve(model, covariance))))
+
+
+class Spherical(Independent):
+    """One variance for all features, which are therefore measured in one unit."""
+
+    covariance_type = mixture_type = "spherical"
+
+    @classmethod
+    def shape(cls, n_features: int) -> tuple[int, ...]:
+        return ()
+
+    @classmethod
+    def pool(cls, values: Floats) -> Floats:
+        """Mean over the features."""
+        return np.asarray(values.mean())
+
+    @property
+    def shown(self) -> float:
+        return float(self.covariance)
+
+    @classmethod
+    def units_of(cls, variances: Floats) -> Floats:
+        return np.full_like(variances, variances.mean())
+
+    @classmethod
+    def sets_unit(cls, spreads: Floats) -> Bools:
+        return np.asarray(spreads == spreads.max())
+
+    def restrict(self, features: Integers) -> Noise:
+        return Spherical(self.covariance, self.factor, features.size)
+
+    @classmethod
+    def log_evidence(cls, counts: Floats, scatters: Floats, common: Floats, weight: float) -> float:
+        size = len(common)  # so many squares of each sample tell of the variance
+        blocks = size * scatters[:, :1, :1]
+        return super().log_evidence(size * counts, blocks, common[:1, :1], size * weight)
+
+
+class Diagonal(Independent):
+    """A variance for each feature."""
+
+    covariance_type = mixture_type = "diag"
+
+    @classmethod
+    def shape(cls, n_features: int) -> tuple[int, ...]:
+        return (n_features,)
+
+    def restrict(self, features: Integers) -> Noise:
+        return Diagonal(self.covariance[features], self.factor[features], features.size)

@@ -1,0 +1,176 @@
+"""Kernels that call each other are compiled together, once.
+
+Numba turns every function into machine code of its own, with two wrappers for calls from outside,
+and every caller into machine code once more, with copies of all that it calls: in a chain of ten
+calls the last function is optimized ten times.  Only a kernel that Python calls needs this.  One
+that other kernels call is translated no further than to LLVM's language; it is linked into the
+kernels that Python calls, and optimized there.
+
+That is decided when a kernel is called: from Python, or from another kernel that is being compiled.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from numba.core.caching import FunctionCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, Flags
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
+from numba.types import unliteral
+
+
+def warn_that_nothing_is_kept(reason: object) -> None:
+    """Say once that compiled functions are lost with the process."""
+    warnings.warn(
+        f"Compiled functions cannot be kept, so that every process compiles them again: {reason}. "
+        "Set the environment variable NUMBA_CACHE_DIR to a folder that can be written to.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+class _Part(list[Any]):
+    """Stands for a kernel without machine code of its own.
+
+    Numba wants a built-in function to know it by: a method of this list will do.
+    """
+
+    @staticmethod
+    def is_in(result: Any) -> bool:
+        """Tell whether the result of a compilation is but a part."""
+        return isinstance(result.entry_point.__self__, _Part)
+
+
+class _PartLibrary(JITCodeLibrary):
+    """A kernel and all that it calls, to be linked into others."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def finalize(self) -> None:
+        """Link, and leave the optimization to those who are going to be called."""
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+
+class _ComparableFlags(Flags):
+    """Options that are compared at once: Numba does so whenever it resolves a call."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _ComparableFlags) and self._values == other._values:
+            return True
+        return bool(super().__eq__(other))
+
+
+class KernelCompiler(Compiler):
+    """Numba's own compiler, which stops early where a kernel is part of another one."""
+
+    def __init__(
+        self,
+        typingctx: Any,
+        targetctx: Any,
+        library: Any,
+        args: Any,
+        return_type: Any,
+        flags: Any,
+        locals: Any,
+    ) -> None:
+        self._is_part = len(typingctx.callstack) > 0
+        flags = _ComparableFlags(flags)
+        flags.no_cfunc_wrapper = True
+        flags.no_cpython_wrapper = flags.no_compile = self._is_part
+        super().__init__(typingctx, targetctx, library, args, return_type, flags, locals)
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compile a function."""
+        state = self.state
+        if self._is_part:
+            state.library = _PartLibrary(state.targetctx.codegen(), func.__qualname__)
+            result = super().compile_extra(func)._replace(entry_point=_Part().clear)
+            state.targetctx.insert_user_function(
+                result.entry_point, result.fndesc, [result.library]
+            )
+            return result
+        result = super().compile_extra(func)
+        for environment in result._find_referenced_environments():
+            result.library.codegen.set_env(environment.env_name, environment)
+        return result
+
+
+class _KernelCache(FunctionCache):
+    """Keeps what Python calls, as long as it can be written: a disk may be full."""
+
+    has_failed = False
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Write a compiled function."""
+        if _Part.is_in(data):
+            return
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            if not _KernelCache.has_failed:
+                _KernelCache.has_failed = True
+                warn_that_nothing_is_kept(error)
+
+
+class Kernel(CPUDispatcher):
+    """A function that is compiled when it is called."""
+
+    def __init__(
+        self,
+        py_func: Any,
+        locals: Any = None,
+        targetoptions: Any = None,
+        pipeline_class: Any = KernelCompiler,
+    ) -> None:
+        super().__init__(py_func, locals, targetoptions, pipeline_class)
+
+    def enable_caching(self) -> None:
+        """Keep what is compiled."""
+        self._cache = _KernelCache(self.py_func)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Compile for a call from a kernel; constants do not deserve a version of their own."""
+        kws = {name: unliteral(kind) for name, kind in kws.items()}
+        return super().get_call_template([unliteral(kind) for kind in args], kws)
+
+    def add_overload(self, cres: Any) -> None:
+        """Remember what was compiled; parts cannot be called from Python."""
+        if _Part.is_in(cres):
+            self.overloads[tuple(cres.signature.args)] = cres
+        else:
+            super().add_overload(cres)
+
+    def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
+        # Python calls: what was only a part so far is compiled anew.
+        with global_compiler_lock, _without_garbage_collection():
+            for signature, result in list(self.overloads.items()):
+                if _Part.is_in(result):
+                    del self.overloads[signature]
+            return super()._compile_for_args(*args, **kws)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Do not look for garbage among the many objects of a compiler: a sixth of its time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

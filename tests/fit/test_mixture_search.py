@@ -1,0 +1,60 @@
+"""Ways out where EM for a mixture stands still."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.mixture import GaussianMixture
+
+from skdgn import DGNMixture, PiecewiseAffineDGN
+from tests.mixtures import make_clusters, short_mixture
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:EM did not converge:sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:The noise of feature:UserWarning"),  # rounded tables
+]
+
+
+def test_a_network_that_nobody_needs():
+    X = make_clusters(60, n_clusters=2)
+    labels = np.arange(len(X)) % 2  # none of the third
+    for concentration in (1.0, 2.0):
+        mixture = short_mixture(
+            init_params=labels, weight_concentration_prior=concentration, max_iter=20
+        ).fit(X)
+        assert np.all(np.isfinite(mixture.score_samples(X)))
+        assert np.all(np.diff(mixture.lower_bounds_) >= 0.0)
+    empty = short_mixture(init_params=labels, weight_concentration_prior=1.0).fit(X)
+    assert empty.weights_[2] == 0.0
+    assert np.all(empty.predict_proba(X)[:, 2] == 0.0)
+
+
+def test_networks_do_not_shrink_onto_tied_values():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    X[:, 0] = np.where(rng.random(200) < 0.82, 0.0, rng.exponential(size=200))
+    X[:, 1] = np.round(X[:, 1])
+    held_out = rng.normal(size=(100, 3))
+    with pytest.warns(UserWarning, match="The noise of feature"):
+        mixture = DGNMixture(n_networks=4, random_state=0).fit(X[:150])
+    gaussians = GaussianMixture(4, random_state=0).fit(X[:150])
+    # Exponential values: some surprise is due, but no more than to a Gaussian mixture.
+    assert mixture.score(X[150:]) > gaussians.score(X[150:]) - 5.0
+    assert mixture.score(held_out) > -1e4
+
+
+def test_a_split_takes_the_place_of_a_merge():
+    rng = np.random.default_rng(0)
+    centers = np.array([[0.0, 0.0], [8.0, 0.0], [0.0, 8.0]])
+    members = np.repeat(np.arange(3), 60)
+    X = centers[members] + rng.normal(size=(180, 2))
+    # Two networks share the first cluster, one has the others.
+    labels = np.where(members == 0, np.arange(180) % 2, 2)
+    linear = PiecewiseAffineDGN(hidden_layer_sizes=(), covariance_type="full")
+    stuck = short_mixture(estimator=linear, init_params=labels, max_iter=100).fit(X)
+    revived = clone(stuck).set_params(refine=True).fit(X)
+    assert revived.lower_bound_ > stuck.lower_bound_ + 0.2
+    assert len(set(zip(members, revived.predict(X), strict=True))) < 10
+    np.testing.assert_allclose(np.sort(revived.weights_), 1.0 / 3.0, atol=0.05)
+    assert np.all(np.diff(revived.lower_bounds_) >= 0.0)

@@ -1,0 +1,70 @@
+"""Steps of EM: how far they go, and what becomes of those that are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from skdgn._fit.em import climb
+from skdgn._fit.mixture_em import MixtureProblem, MixtureState
+from skdgn._fit.steps import Step
+from skdgn._network import Network
+from skdgn._noise import COVARIANCE_TYPES
+from tests.fit.problems import make_network, make_noise, make_problem
+
+
+def make_start(covariance_type: str = "diag") -> tuple[MixtureProblem, MixtureState]:
+    problem = MixtureProblem.of_one(make_problem(covariance_type))
+    return problem, problem.begin(np.ones(1), [(make_network(1), make_noise(covariance_type))])
+
+
+def test_steps_grow_bolder_only_while_they_pay():
+    problem, state = make_start()
+    # The same first step, of which it depends on the tolerance whether it was worth its while.
+    bold, careful = Step(problem, "joint", 0.0), Step(problem, "joint", 2.0)
+    gain = bold(state).lower_bound - state.lower_bound
+    assert 0.0 < gain == careful(state).lower_bound - state.lower_bound
+    assert bold.dampings[0].value == 0.25 * careful.dampings[0].value
+
+
+def test_damping_alone_does_not_end_a_fit():
+    problem, state = make_start()
+    for _ in range(300):  # all but the hidden layers is where it belongs
+        (own,) = state.networks
+        state = problem.evaluate(state.weights, [problem.propose(own, [2])(1e-7)])
+    step = Step(problem, "joint", 1e-4)
+    step(state)
+    step.dampings[0].value = 1e6  # as after many refusals
+    end = climb(step, state, 200, 1e-4)
+    assert end.lower_bounds[0] - state.lower_bound < 1e-4
+    assert end.state.lower_bound > state.lower_bound + 0.1
+
+
+@pytest.mark.parametrize("covariance_type", ["spherical", "diag"])
+def test_going_farther_than_em_takes_fewer_steps(covariance_type, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(200, 1)) * [1.0, 0.5, 0.2] + rng.normal(size=(200, 3))
+    own = replace(make_problem(covariance_type), rows=rows, row_weights=np.ones(200))
+    problem = MixtureProblem.of_one(own)
+    network = Network.dense([rng.normal(size=(3, 1))], [np.zeros(3)])  # factor analysis
+    start = problem.begin(np.ones(1), [(network, make_noise(covariance_type))])
+    farther = climb(Step(problem, "joint", 1e-9), start, 1000, 1e-9)
+    monkeypatch.setattr("skdgn._fit.steps._MOST_STRETCH", 1.0)
+    plain = climb(Step(problem, "joint", 1e-9), start, 1000, 1e-9)
+    assert farther.state.lower_bound == pytest.approx(plain.state.lower_bound, abs=1e-6)
+    assert 3 * len(farther.lower_bounds) < 2 * len(plain.lower_bounds)
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+def test_a_step_so_many_times_as_long(covariance_type):
+    problem, state = make_start(covariance_type)
+    (own,) = state.networks
+    proposal = problem.propose(own, range(own.network.output_layer + 1))
+    there, twice = proposal(0.1), proposal(0.1, 2.0)
+    hidden = [own.network.coefs[0], there.network.coefs[0], twice.network.coefs[0]]
+    np.testing.assert_allclose(hidden[2] - hidden[0], 2.0 * (hidden[1] - hidden[0]), atol=1e-12)
+    # The noise, too: the logarithms of variances, whatever their axes.
+    logs = [model.noise.log_determinant for model in (own.model, there, twice)]
+    assert logs[2] - logs[0] == pytest.approx(2.0 * (logs[1] - logs[0]))

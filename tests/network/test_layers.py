@@ -1,0 +1,360 @@
+"""Layers of every kind: the partition they make, the density, and how they learn."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from skdgn import PiecewiseAffineDGN
+from skdgn._network import AffineMaps, Layer, Network
+from skdgn.layers import (
+    Abs,
+    AvgPool,
+    BatchNorm,
+    Concatenate,
+    Conv1d,
+    Conv2d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    Dense,
+    Flatten,
+    HardSigmoid,
+    HardTanh,
+    LeakyReLU,
+    MaxOut,
+    MaxPool,
+    MaxUpsample,
+    PiecewiseAffine,
+    PReLU,
+    ReLU,
+    ReLU6,
+    Reshape,
+    Residual,
+    Softshrink,
+    Upsample,
+)
+
+N_FEATURES = 3
+VARIANCE = 0.4
+OFFSET = np.array([0.2, -0.4, 0.3])
+
+# What stands between two dense layers; the first has as many units as is said here.
+CUTTING = {
+    "relu": (5, [ReLU()]),
+    "leaky_relu": (5, [LeakyReLU(0.2)]),
+    "abs": (4, [Abs()]),
+    "hard_tanh": (4, [HardTanh(-0.5, 1.0)]),
+    "relu6": (4, [ReLU6()]),
+    "hard_sigmoid": (4, [HardSigmoid()]),
+    "softshrink": (4, [Softshrink(0.4)]),
+    "piecewise_affine": (3, [PiecewiseAffine([-1.0, 0.2, 0.9], [0.5, -1.0, 2.0, 0.1], 0.3)]),
+    "prelu": (5, [PReLU("unit", [0.3, -0.4, 0.0, 1.5, -1.0])]),
+    "max_out_2": (6, [MaxOut(2)]),
+    "max_out_3": (6, [MaxOut(3)]),
+    "max_pool": (8, [Reshape((2, 4)), MaxPool(2), Flatten()]),
+    "max_pool_overlapping": (3, [Reshape((1, 3)), MaxPool(2, stride=1, padding=1)]),
+    "max_pool_of_relu": (8, [ReLU(), Reshape((2, 2, 2)), MaxPool(2), Flatten()]),
+    "max_upsample": (4, [Reshape((1, 2, 2)), MaxUpsample(2)]),
+    "residual": (3, [ReLU(), Residual(Dense(3), LeakyReLU(0.1), Dense(3))]),
+    "concatenate": (3, [ReLU(), Concatenate([Dense(2), Abs()], [])]),
+    "convolution": (6, [ReLU(), Reshape((2, 3)), Conv1d(2, 2), LeakyReLU(0.1)]),
+}
+
+
+def random_network(name: str, n_components: int, seed: int = 0) -> Network:
+    n_units, between = CUTTING[name]
+    generator = np.random.default_rng([seed, n_components])
+    layers = [Dense(n_units), *between, Dense(N_FEATURES)]
+    network = Network.from_blueprints(layers, n_components, generator)
+    moved = [
+        network.layers[place].with_parameters(
+            network.layers[place].parameters
+            + 0.3 * generator.normal(size=network.layers[place].n_parameters)
+        )
+        for place in network.learned
+    ]
+    return network.replace_layers(network.learned, moved)
+
+
+def model_of(network: Network) -> PiecewiseAffineDGN:
+    return PiecewiseAffineDGN.from_network(
+        layers=network.filled_blueprints(), noise_covariance=VARIANCE
+    )
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 3])
+@pytest.mark.parametrize("name", CUTTING)
+def test_the_partition_is_complete_and_continuous(name: str, n_components: int) -> None:
+    model = model_of(random_network(name, n_components))
+    network, partition = model._network, model.partition_
+    assert model.weights_.sum() == pytest.approx(1.0, abs=1e-11)
+    known = {pattern.tobytes() for pattern in partition.patterns}
+    assert len(known) == len(partition)
+    points = 2.0 * np.random.default_rng(1).normal(size=(10_000, n_components))
+    patterns = network.patterns(points)
+    assert {pattern.tobytes() for pattern in patterns} <= known
+    regions = partition.locate(patterns)
+    images = np.einsum("nds,ns->nd", partition.maps.slopes[regions], points)
+    images += partition.maps.offsets[regions]
+    np.testing.assert_allclose(images, network.forward(points), rtol=0, atol=1e-12)
+    check_neighbors_agree(network, points)
+
+
+def check_neighbors_agree(network: Network, points: np.ndarray) -> None:
+    """Maps on both sides of a boundary have the same value on it."""
+    starts, ends = points[:500], points[500:1000]
+    for _ in range(60):  # to where the pattern changes on the way from one point to another
+        middles = 0.5 * (starts + ends)
+        same = (network.patterns(middles) == network.patterns(starts)).all(axis=1)[:, None]
+        starts, ends = np.where(same, middles, starts), np.where(same, ends, middles)
+    values = [
+        np.einsum("nds,ns->nd", maps.slopes, starts) + maps.offsets
+        for maps in (network.maps(network.patterns(side))[-1] for side in (starts, ends))
+    ]
+    np.testing.assert_allclose(values[0], values[1], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", CUTTING)
+def test_log_densities_on_a_line_equal_quadrature(name: str) -> None:
+    model = model_of(random_network(name, 1))
+    network = model._network
+    rows = network.forward(np.array([[-1.0], [0.3], [2.0]])) + OFFSET
+    # Between boundaries, which are found by bisection, integrands are smooth.
+    grid = np.linspace(-12.0, 12.0, 4001)
+    patterns = network.patterns(grid[:, None])
+    edges = [-12.0]
+    for index in np.flatnonzero((patterns[1:] != patterns[:-1]).any(axis=1)):
+        low, high = grid[index], grid[index + 1]
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            is_low = np.array_equal(network.patterns(np.array([[middle]]))[0], patterns[index])
+            low, high = (middle, high) if is_low else (low, middle)
+        edges.append(low)
+    edges.append(12.0)
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    points, logs = [], []
+    for low, high in itertools.pairwise(edges):
+        for a, b in itertools.pairwise(np.linspace(low, high, 9)):
+            points.append(0.5 * (a + b) + 0.5 * (b - a) * nodes)
+            logs.append(np.log(np.maximum(0.5 * (b - a) * weights, 1e-300)))
+    latent, logs = np.concatenate(points)[:, None], np.concatenate(logs)
+    np.testing.assert_allclose(
+        model.score_samples(rows), log_density(network, rows, latent, logs), rtol=0, atol=1e-8
+    )
+
+
+def log_density(
+    network: Network, rows: np.ndarray, latent: np.ndarray, log_weights: np.ndarray
+) -> np.ndarray:
+    squares = ((rows[:, None] - network.forward(latent)) ** 2).sum(axis=2) / VARIANCE
+    constant = -0.5 * N_FEATURES * np.log(2.0 * np.pi * VARIANCE)
+    prior = -0.5 * (latent**2).sum(axis=1) - 0.5 * latent.shape[1] * np.log(2.0 * np.pi)
+    return constant + logsumexp(log_weights + prior - 0.5 * squares, axis=1)
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 3])
+@pytest.mark.parametrize("name", CUTTING)
+def test_densities_are_those_of_rectifiers_that_compute_the_same(
+    name: str, n_components: int
+) -> None:
+    model = model_of(random_network(name, n_components))
+    coefs, intercepts = as_rectifiers(model._network)
+    same = PiecewiseAffineDGN.from_network(coefs, intercepts, VARIANCE, activation="relu")
+    points = np.random.default_rng(2).normal(size=(6, n_components))
+    rows = model.inverse_transform(points) + OFFSET
+    np.testing.assert_allclose(
+        same.inverse_transform(points), model.inverse_transform(points), atol=1e-11
+    )
+    np.testing.assert_allclose(
+        model.score_samples(rows), same.score_samples(rows), rtol=1e-9, atol=1e-10
+    )
+    np.testing.assert_allclose(model.transform(rows), same.transform(rows), rtol=0, atol=1e-7)
+
+
+def as_rectifiers(network: Network) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Write any network as dense layers of rectifiers."""
+    coefs, intercepts = [], []
+    # The values before a layer are readings of the last hidden layer.
+    reading, shift = np.eye(network.n_components), np.zeros(network.n_components)
+
+    def rectify(weights: np.ndarray, offsets: np.ndarray) -> None:
+        coefs.append(weights)
+        intercepts.append(offsets)
+
+    for layer in network.layers:
+        if layer.n_codes == 0:
+            start = layer.forward(np.zeros((1, layer.n_inputs)))[0]
+            matrix = (layer.forward(np.eye(layer.n_inputs)) - start).T
+            reading, shift = matrix @ reading, matrix @ shift + start
+        elif layer.contests is None:
+            # f(x) = f(0) + slope at the left x + what the slope changes by at each kink
+            tables = unit_functions(layer)
+            rows, offsets, combine, constants = [], [], [], []
+            n_hidden = sum(len(kinks) + 2 for kinks, _, _ in tables)
+            for unit, (kinks, slopes, at_zero) in enumerate(tables):
+                jumps = np.diff(slopes)
+                weights = np.zeros(n_hidden)
+                weights[len(rows) : len(rows) + 2] = slopes[0], -slopes[0]
+                weights[len(rows) + 2 : len(rows) + 2 + len(kinks)] = jumps
+                rows += [reading[unit], -reading[unit], *[reading[unit]] * len(kinks)]
+                offsets += [shift[unit], -shift[unit], *(shift[unit] - np.array(kinks))]
+                combine.append(weights)
+                constants.append(at_zero - np.maximum(-np.array(kinks), 0.0) @ jumps)
+            rectify(np.array(rows), np.array(offsets))
+            reading, shift = np.array(combine), np.array(constants)
+        else:
+            # max(a, b) = b + max(a - b, 0), one rival after the other
+            best, constants = reading[layer.contests[:, 0]], shift[layer.contests[:, 0]]
+            n_groups, n_members = layer.contests.shape
+            for member in range(1, n_members):
+                rival = layer.contests[:, member]
+                rest = np.concatenate([reading, best - reading[rival]])
+                rest_shift = np.concatenate([shift, constants - shift[rival]])
+                rectify(np.concatenate([rest, -reading]), np.concatenate([rest_shift, -shift]))
+                n_values = len(reading)
+                reading = np.hstack(
+                    [np.eye(n_values), np.zeros((n_values, n_groups)), -np.eye(n_values)]
+                )
+                shift = np.zeros(n_values)
+                ahead = np.zeros((n_groups, reading.shape[1]))
+                ahead[np.arange(n_groups), n_values + np.arange(n_groups)] = 1.0
+                best, constants = reading[rival] + ahead, np.zeros(n_groups)
+            reading, shift = best, constants
+    return [*coefs, reading], [*intercepts, shift]
+
+
+def unit_functions(layer: Layer) -> list[tuple[tuple[float, ...], tuple[float, ...], float]]:
+    """Kinks, slopes and value at zero of the function of every unit."""
+    if hasattr(layer, "n_passed"):
+        return unit_functions(layer.layer) + [((), (1.0,), 0.0)] * layer.n_passed
+    if hasattr(layer, "activation"):
+        function = layer.activation
+        return [(function.kinks, function.piece_slopes, function.value_at_zero)] * layer.n_inputs
+    slopes = layer.negative_slopes[layer.groups]
+    return [((0.0,), (float(slope), 1.0), 0.0) for slope in slopes]
+
+
+@pytest.mark.parametrize("name", CUTTING)
+def test_everything_else_works(name: str) -> None:
+    model = model_of(random_network(name, 2))
+    rows, _ = model.sample(20, random_state=0)
+    posterior = model.posterior(rows)
+    draws = posterior.sample(2000, random_state=0)
+    errors = np.abs(draws.mean(axis=0) - posterior.mean)
+    assert errors.max() < 0.15
+    modes = posterior.mode()
+    assert np.all(
+        posterior.log_density(modes)[np.arange(20), np.arange(20)]
+        >= posterior.log_density(posterior.mean)[np.arange(20), np.arange(20)] - 1e-9
+    )
+    gaps = posterior.kl_from(posterior.mean, posterior.covariance)
+    assert np.all(gaps >= -1e-10)
+    bound = model.elbo(rows, posterior.mean, posterior.covariance)
+    np.testing.assert_allclose(model.score_samples(rows) - bound, gaps, rtol=0, atol=1e-8)
+    holes = np.where(np.random.default_rng(0).random(rows.shape) < 0.3, np.nan, rows)
+    filled = model.impute(holes)
+    assert np.all(np.isfinite(filled))
+    np.testing.assert_array_equal(filled[~np.isnan(holes)], rows[~np.isnan(holes)])
+
+
+# How parameters move the outputs
+
+
+def layers_with_parameters() -> dict[str, tuple[Layer, int]]:
+    generator = np.random.default_rng(3)
+    blueprints = {
+        "dense": (Dense(4), (3,)),
+        "conv1d": (Conv1d(4, 3, stride=2, padding=1, groups=2), (2, 7)),
+        "conv2d": (Conv2d(2, (3, 2), dilation=(1, 2)), (3, 5, 6)),
+        "transposed1d": (ConvTranspose1d(2, 3, stride=2, output_padding=1), (2, 4)),
+        "transposed2d": (ConvTranspose2d(2, 4, stride=2, padding=1, groups=2), (4, 2, 3)),
+        "prelu": (PReLU("channel"), (2, 3)),
+    }
+    return {
+        name: (blueprint._build(shape, generator)[0], int(np.prod(shape)))
+        for name, (blueprint, shape) in blueprints.items()
+    }
+
+
+LEARNING = layers_with_parameters()
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_push_is_the_derivative_and_pull_its_transpose(name: str) -> None:
+    layer, n_inputs = LEARNING[name]
+    rng = np.random.default_rng(4)
+    maps = AffineMaps(rng.normal(size=(5, n_inputs, 2)), rng.normal(size=(5, n_inputs)))
+    codes = rng.integers(0, 2, size=(5, layer.n_codes)).astype(np.uint8)
+    change = rng.normal(size=layer.n_parameters)
+    upstream = maps.homogeneous(5)
+    pushed = layer.push(change, upstream, codes)
+    # Outputs are linear in the parameters: no step is too large.
+    moved = layer.with_parameters(layer.parameters + change).apply(maps, codes)
+    before = layer.apply(maps, codes)
+    np.testing.assert_allclose(pushed[:, :, :-1], moved.slopes - before.slopes, atol=1e-12)
+    np.testing.assert_allclose(pushed[:, :, -1], moved.offsets - before.offsets, atol=1e-12)
+    forces = rng.normal(size=pushed.shape)
+    pulled = layer.pull(forces, upstream, codes)
+    assert float(pulled @ change) == pytest.approx(float((forces * pushed).sum()), rel=1e-11)
+
+
+@pytest.mark.parametrize("name", [*LEARNING, "average", "upsample", "normalization", "maximum"])
+def test_transpose_is_that_of_the_linear_part(name: str) -> None:
+    fixed = {
+        "average": (AvgPool(2, stride=1, padding=1), (2, 3, 3)),
+        "upsample": (Upsample(2, "bilinear"), (1, 3, 2)),
+        "normalization": (BatchNorm([0.1, 0.2], [1.0, 2.0], [3.0, 4.0], [5.0, 6.0]), (2, 3)),
+        "maximum": (MaxPool(2, stride=1), (2, 3, 3)),
+    }
+    rng = np.random.default_rng(5)
+    if name in LEARNING:
+        layer, n_inputs = LEARNING[name]
+    else:
+        blueprint, shape = fixed[name]
+        (layer,) = blueprint._build(shape, rng)
+        n_inputs = int(np.prod(shape))
+    maps = AffineMaps(rng.normal(size=(4, n_inputs, 3)), np.zeros((4, n_inputs)))
+    codes = layer.codes(rng.normal(size=(4, n_inputs)))
+    behind = rng.normal(size=(4, 2, layer.n_outputs))
+    through = layer.transpose(behind, codes) @ maps.slopes
+    np.testing.assert_allclose(through, behind @ layer.apply(maps, codes).slopes, atol=1e-12)
+    # The value at a point is that of the map of its region.
+    points = rng.normal(size=(4, n_inputs))
+    at = AffineMaps(np.zeros((4, n_inputs, 1)), points)
+    np.testing.assert_allclose(
+        layer.apply(at, layer.codes(points)).offsets, layer.forward(points), atol=1e-12
+    )
+
+
+# Parameters that can be told apart
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        # The formula of dense networks, by rank: weights less a factor of each unit.
+        ([Dense(4), PReLU("layer", [0.3]), Dense(3)], None),
+        # A curve with two kinks, each between two pieces of two groups: where, two slopes in
+        # front of the first and what each kink adds to them, an offset.
+        ([Dense(4), MaxOut(2), Dense(2)], 2 + 2 + 2 * 2 + 2),
+    ],
+)
+def test_parameters_are_counted_by_rank(layers: list, expected: int | None) -> None:
+    network = Network.from_blueprints(layers, 1, np.random.default_rng(8))
+    model = PiecewiseAffineDGN.from_network(
+        layers=network.filled_blueprints(), noise_covariance=0.1
+    )
+    n_noise = 1
+    if expected is None:
+        dense = [Dense(4), LeakyReLU(0.3), Dense(3)]
+        same = Network.from_blueprints(dense, 1, np.random.default_rng(8))
+        leaky = PiecewiseAffineDGN.from_network(
+            layers=same.filled_blueprints(), noise_covariance=0.1
+        )
+        # The slope of a whole layer is one more.
+        assert model.n_parameters_ == leaky.n_parameters_ + 1
+    else:
+        assert model.n_parameters_ == expected + n_noise
