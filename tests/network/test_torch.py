@@ -419,7 +419,8 @@ WRITTEN = {
     "slopes_of_units": [layers.Dense(6), layers.Reshape((2, 3)), layers.PReLU(), layers.Flatten()],
     "slopes": [layers.Dense(4), layers.PReLU(), layers.Dense(2), layers.PReLU("layer")],
     "piecewise_affine": [
-        layers.Dense(4), layers.PiecewiseAffine([-1.0, 0.5], [0.3, -1.0, 2.0], 0.25), layers.Dense(3)
+        layers.Dense(4), layers.PiecewiseAffine([-1.0, 0.5], [0.3, -1.0, 2.0], 0.25),
+        layers.Dense(3),
     ],
     "functions": [
         layers.Dense(4), layers.HardTanh(-0.5, 0.7), layers.Dense(4), layers.HardSigmoid(),
@@ -516,7 +517,7 @@ def divided() -> Any:
         ),
         (
             lambda: begun(nn.Conv2d(2, 2, 2)),
-            r"Conv2d at position 2 needs inputs of shape \(channels, height, width\), got .*\(2, 4\)",
+            r"Conv2d at position 2 needs inputs of shape \(channels, height, width\), got .*\(2, 4",
         ),
         (
             lambda: begun(nn.Conv1d(2, 2, 5)),

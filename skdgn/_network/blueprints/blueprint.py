@@ -60,6 +60,10 @@ class Blueprint(ABC):
         other.__dict__.update({**self.__dict__, **changes})
         return other
 
+    def _emptied(self) -> Self:
+        """Return the same without weights."""
+        return self._replace(**dict.fromkeys(self._learned))
+
     @property
     def _is_filled(self) -> bool:
         """Whether all weights were given."""
