@@ -9,7 +9,12 @@ import pytest
 from scipy.special import logsumexp
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._network import AffineMaps, Layer, Network
+from skdgn._network import AffineMaps, Layer, Network, identifiability
+from skdgn._network import Dense as DenseLayer
+from skdgn._noise import Noise
+from skdgn._partition import Partition, build_partition
+from skdgn._posterior import Model
+from skdgn._runtime import Workers
 from skdgn.layers import (
     Abs,
     AvgPool,
@@ -39,6 +44,7 @@ from skdgn.layers import (
 
 N_FEATURES = 3
 VARIANCE = 0.4
+SMOOTHING_VARIANCE = 6.0  # so that few nodes integrate over slices
 OFFSET = np.array([0.2, -0.4, 0.3])
 
 # What stands between two dense layers; the first has as many units as is said here.
@@ -56,7 +62,7 @@ CUTTING = {
     "max_out_3": (6, [MaxOut(3)]),
     "max_pool": (8, [Reshape((2, 4)), MaxPool(2), Flatten()]),
     "max_pool_overlapping": (3, [Reshape((1, 3)), MaxPool(2, stride=1, padding=1)]),
-    "max_pool_of_relu": (8, [ReLU(), Reshape((2, 2, 2)), MaxPool(2), Flatten()]),
+    "max_pool_of_relu": (4, [ReLU(), Reshape((1, 2, 2)), MaxPool(2), Flatten()]),
     "max_upsample": (4, [Reshape((1, 2, 2)), MaxUpsample(2)]),
     "residual": (3, [ReLU(), Residual(Dense(3), LeakyReLU(0.1), Dense(3))]),
     "concatenate": (3, [ReLU(), Concatenate([Dense(2), Abs()], [])]),
@@ -144,6 +150,61 @@ def test_log_densities_on_a_line_equal_quadrature(name: str) -> None:
     np.testing.assert_allclose(
         model.score_samples(rows), log_density(network, rows, latent, logs), rtol=0, atol=1e-8
     )
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("n_components", [2, 3])
+@pytest.mark.parametrize("name", CUTTING)
+def test_log_densities_equal_quadrature_over_slices(name: str, n_components: int) -> None:
+    """p(x) is the integral of p(x | last latent coordinate), a network with one dimension less."""
+    network = random_network(name, n_components)
+    model = Model.build(network, Noise.from_covariance(SMOOTHING_VARIANCE, N_FEATURES))
+    rows = network.forward(np.array([[0.3] * n_components])) + OFFSET
+    # As a function of the coordinate, slices are smooth but for where they meet vertices.
+    spots, weights = nodes_between(vertex_heights(model.partition, n_components))
+    logs = [slice_log_density(network, spot, rows) for spot in spots]
+    log_weights = np.log(weights) - 0.5 * spots**2 - 0.5 * np.log(2.0 * np.pi)
+    expected = logsumexp(np.array(logs) + log_weights[:, None], axis=0)
+    np.testing.assert_allclose(model.log_density(rows, Workers()), expected, rtol=0, atol=1e-8)
+
+
+def slice_log_density(network: Network, spot: float, rows: np.ndarray) -> np.ndarray:
+    first = network.layers[0]
+    assert isinstance(first, DenseLayer)
+    coef, last = first.coef[:, :-1], first.coef[:, -1]
+    slice_ = network.replace_layers([0], [DenseLayer(coef, first.intercept + spot * last)])
+    noise = Noise.from_covariance(SMOOTHING_VARIANCE, N_FEATURES)
+    return Model.build(slice_, noise).log_density(rows, Workers())
+
+
+def vertex_heights(partition: Partition, n_components: int) -> np.ndarray:
+    """Last coordinates of the points in which facets of a region meet."""
+    start, normals, offsets = partition.cells.facets()
+    heights = []
+    for region in range(len(partition)):
+        own = slice(start[region], start[region + 1])
+        for chosen in itertools.combinations(range(*own.indices(len(offsets))), n_components):
+            matrix = normals[list(chosen)]
+            if abs(np.linalg.det(matrix)) < 1e-9:
+                continue
+            point = np.linalg.solve(matrix, offsets[list(chosen)])
+            if np.all(normals[own] @ point >= offsets[own] - 1e-9):
+                heights.append(point[-1])
+    return np.array(heights)
+
+
+def nodes_between(heights: np.ndarray, end: float = 7.5) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Legendre nodes between breaks, and on pieces of at most 2."""
+    breaks = np.unique(np.round(np.clip(heights, -end, end), 10))
+    breaks = np.unique([-end, *breaks, end])
+    nodes, weights = [], []
+    for low, high in itertools.pairwise(breaks):
+        n_parts = int(np.ceil((high - low) / 2.0))
+        for a, b in itertools.pairwise(np.linspace(low, high, n_parts + 1)):
+            own = np.polynomial.legendre.leggauss(8 + int(6 * (b - a)))
+            nodes.append(0.5 * (a + b) + 0.5 * (b - a) * own[0])
+            weights.append(0.5 * (b - a) * own[1])
+    return np.concatenate(nodes), np.concatenate(weights)
 
 
 def log_density(
@@ -330,6 +391,53 @@ def test_transpose_is_that_of_the_linear_part(name: str) -> None:
 
 
 # Parameters that can be told apart
+
+
+def test_parameters_of_many_regions_and_dimensions_are_counted_by_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layers = [Dense(4), PReLU("layer", [0.3]), Dense(6)]
+    network = Network.from_blueprints(layers, 3, np.random.default_rng(8))
+    # As the formula of dense networks has it, and one slope: two layers less factors of units and
+    # rotations of three dimensions.
+    expected = (4 * 3 + 4) + (6 * 4 + 6) - 4 - 3 + 1
+    patterns = build_partition(network).patterns
+    assert network.count_identifiable(patterns) == expected
+    monkeypatch.setattr(identifiability, "_MOST_REGIONS", 10)
+    monkeypatch.setattr(identifiability, "_DERIVATIVES_AT_A_TIME", 1)
+    assert network.count_identifiable(patterns) == expected
+
+
+@pytest.mark.parametrize("name", CUTTING)
+def test_parameters_are_counted_as_finite_differences_have_it(name: str) -> None:
+    """The rank of the derivatives of the generator, at many points, by all parameters."""
+    network = random_network(name, 1)
+    points = np.random.default_rng(0).normal(size=(400, 1)) * 3.0
+    patterns = network.patterns(points)
+    columns = []
+    for place in network.learned:
+        layer = network.layers[place]
+        for unit in np.eye(layer.n_parameters):
+            ends = []
+            for sign in (1.0, -1.0):
+                moved = layer.with_parameters(layer.parameters + sign * unit)
+                # Maps are linear in each parameter: no step is too large.
+                maps = network.replace_layers([place], [moved]).maps(patterns)[-1]
+                ends.append((maps.slopes @ points[:, :, None])[:, :, 0] + maps.offsets)
+            columns.append((ends[0] - ends[1]).ravel() / 2.0)
+    matrix = np.array(columns)
+    sizes = np.linalg.norm(matrix, axis=1)
+    matrix = matrix[sizes > 0] / sizes[sizes > 0, None]
+    values = np.linalg.svd(matrix, compute_uv=False)
+    met = np.unique(patterns, axis=0)
+    assert network.count_identifiable(met) == np.sum(values > 1e-9)
+
+
+def test_a_layer_that_sees_nothing_has_no_parameters_to_count() -> None:
+    layers = [Dense(1, [[0.0]], [-1.0]), ReLU(), Reshape((1, 1)), Conv1d(2, 1, coef=[[[0.0]]] * 2)]
+    network = Network.from_blueprints(layers, 1)
+    # Two intercepts: the unit is off everywhere.
+    assert network.count_identifiable(build_partition(network).patterns) == 2
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from skdgn._network import ACTIVATIONS, AffineMaps, Network
+from skdgn._partition import composed_maps, enumeration
 from skdgn._partition.enumeration import Partition, build_partition
+from skdgn.layers import Dense, MaxOut
 from tests.geometry.helpers import prior_masses
 from tests.networks import (
     DEGENERATE,
@@ -383,3 +385,72 @@ def test_where_cutting_fails_boundaries_are_moved(seed: int) -> None:
     network, _ = nearly_concurrent(3, 2, seed)
     masses = prior_masses(build_partition(network).cells, 3)
     assert masses.sum() == pytest.approx(1.0, abs=TOTAL_MASS_ACCURACY)
+
+
+# Maxima
+
+
+def max_out_network(n_components: int, n_groups: int, n_pieces: int) -> Network:
+    layers = [Dense(n_groups * n_pieces), MaxOut(n_pieces), Dense(3)]
+    return Network.from_blueprints(layers, n_components, np.random.default_rng(n_components))
+
+
+@pytest.mark.parametrize("n_components", LATENT_DIMENSIONS)
+def test_equal_members_of_a_group_make_one_region(n_components: int) -> None:
+    rng = np.random.default_rng(0)
+    one, intercept = rng.normal(size=(1, n_components)), rng.normal(size=1)
+    # The second group: two copies, and one that is behind everywhere.
+    coef = np.concatenate([rng.normal(size=(3, n_components)), one, one, one])
+    biases = np.concatenate([rng.normal(size=3), intercept, intercept, intercept - 1.0])
+    layers = [Dense(6, coef, biases), MaxOut(3), Dense(2, np.eye(2))]
+    partition = build_partition(Network.from_blueprints(layers, n_components))
+    assert np.all(partition.patterns[:, 1] == 0)  # of equals, the first
+    first = Network.from_blueprints(
+        [Dense(3, coef[:3], biases[:3]), MaxOut(3), Dense(1, [[1.0]])], n_components
+    )
+    assert len(partition) == len(build_partition(first))
+    check_patterns_are_unique(partition)
+    check_masses_sum_to_one(partition, n_components)
+
+
+@pytest.mark.parametrize("n_components", LATENT_DIMENSIONS)
+def test_too_many_regions_of_maxima_are_refused(n_components: int) -> None:
+    network = max_out_network(n_components, 8, 3)
+    n_regions = len(build_partition(network))
+    assert len(build_partition(network, n_regions)) == n_regions
+    message = rf"n_components={n_components} and hidden_layers=\[Dense.*has more than 4 regions"
+    with pytest.raises(MemoryError, match=message):
+        build_partition(network, most_regions=4)
+
+
+def test_boundaries_of_maxima_are_moved_where_cutting_fails(monkeypatch) -> None:
+    network, errors = max_out_network(3, 3, 2), iter([1.0, 1.0, 0.0])
+    monkeypatch.setattr(enumeration, "_mass_error", lambda cells: next(errors))
+    moved = build_partition(network)
+    monkeypatch.undo()
+    plain = build_partition(network)
+    assert {row.tobytes() for row in moved.patterns} == {row.tobytes() for row in plain.patterns}
+    facets, others = moved.cells.facets(), plain.cells.facets()
+    assert not np.array_equal(facets.offsets, others.offsets)
+    np.testing.assert_allclose(np.sort(facets.offsets), np.sort(others.offsets), atol=1e-8)
+
+
+def test_the_least_wrong_of_many_attempts_is_kept(monkeypatch) -> None:
+    errors = iter([0.9, 0.8, 0.1, *[0.7] * 6])
+    monkeypatch.setattr(enumeration, "_mass_error", lambda cells: next(errors))
+    partition = build_partition(max_out_network(3, 2, 2))
+    assert next(errors, None) is None
+    check_patterns_are_unique(partition)
+
+
+def test_maps_of_many_regions_are_gathered_in_parts(monkeypatch) -> None:
+    network = max_out_network(2, 4, 2)
+    expected = build_partition(network).maps
+    monkeypatch.setattr(composed_maps, "_REGIONS_AT_A_TIME", 3)
+    found = build_partition(network).maps
+    np.testing.assert_array_equal(found.slopes, expected.slopes)
+    np.testing.assert_array_equal(found.offsets, expected.offsets)
+    assert found.shape == expected.slopes.shape
+    same = composed_maps.ComposedMaps.of(AffineMaps(found.slopes, found.offsets))
+    assert same.shape == found.shape
+    np.testing.assert_array_equal(same.take(np.array([1])).slopes, found.slopes[1:2])
