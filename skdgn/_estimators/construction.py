@@ -108,7 +108,7 @@ class KnownNetworks:
     def _from_parts(cls, network: Network, noise_covariance: Any, **parameters: Any) -> Self:
         """Make a fitted estimator of a network, with the parameters that describe it."""
         noise = Noise.from_covariance(noise_covariance, network.n_features)
-        model = Model.build(network, noise)
+        model = Model.build_unseen(network, noise)
         make: Any = cls  # the estimator's parameters are its own affair
         estimator = make(network.n_components, covariance_type=noise.covariance_type, **parameters)
         estimator.n_features_in_ = network.n_features

@@ -21,7 +21,7 @@ from skdgn._fit.scaling import Scaling
 from skdgn._fit.weight_priors import WeightPrior
 from skdgn._network import Architecture, Network
 from skdgn._noise import KINDS, Noise, warranted_variances
-from skdgn._partition import TooManyRegionsError
+from skdgn._partition import TooManyRegionsError, refuse_hopeless
 from skdgn._posterior import MOST_REGIONS
 from skdgn._runtime import (
     Floats,
@@ -289,4 +289,7 @@ def affordable_regions(settings: Settings, n_features: int) -> int:
     most_regions = min(listed, int(_MEMORY / (8 * floats)))
     if architecture.n_sure_regions > most_regions:
         raise TooManyRegionsError(most_regions, architecture)
+    if architecture.blueprints is not None:
+        # Of other layers, random weights tell.
+        refuse_hopeless(architecture.draw(n_features, np.random.default_rng(0)), most_regions)
     return most_regions

@@ -2,6 +2,7 @@
 
 from skdgn._partition.composed_maps import ComposedMaps, gather
 from skdgn._partition.enumeration import Partition, TooManyRegionsError, build_partition
+from skdgn._partition.foresight import refuse_hopeless
 from skdgn._partition.index import find_similar
 
 __all__ = [
@@ -11,4 +12,5 @@ __all__ = [
     "build_partition",
     "find_similar",
     "gather",
+    "refuse_hopeless",
 ]

@@ -113,10 +113,14 @@ class Partition:
 class TooManyRegionsError(MemoryError):
     """A network has more regions than it was allowed; raised before memory is gone."""
 
-    def __init__(self, most_regions: int, architecture: Architecture) -> None:
+    def __init__(
+        self, most_regions: int, architecture: Architecture, estimate: float | None = None
+    ) -> None:
+        about = "" if estimate is None else f" (about {estimate:,.0f}, by a sample of points)"
         super().__init__(
-            f"A network with {architecture} has more than {most_regions} regions in latent space, "
-            "the most that can be listed. Reduce n_components or the widths in hidden layers."
+            f"A network with {architecture} has more than {most_regions} regions in latent space"
+            f"{about}, the most that can be listed. Reduce n_components or the widths in hidden "
+            "layers."
         )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skdgn._geometry import CellIntegrals, integrate_gaussian
 from skdgn._network import Network
 from skdgn._noise import Noise
-from skdgn._partition import Partition, build_partition
+from skdgn._partition import Partition, build_partition, refuse_hopeless
 from skdgn._posterior.feature_distributions import RegionDistributions
 from skdgn._posterior.imputation import fill_with_draws, fill_with_means
 from skdgn._posterior.posterior import Posterior
@@ -45,6 +45,12 @@ class Model:
         """Find the regions; TooManyRegionsError if there are more than ``most_regions``."""
         partition = build_partition(network, most_regions)
         return cls(network, noise, partition, Visitor.prepare(partition, noise))
+
+    @classmethod
+    def build_unseen(cls, network: Network, noise: Noise) -> Model:
+        """Build the model of any network; one that is far too large is refused before any work."""
+        refuse_hopeless(network, MOST_REGIONS)
+        return cls.build(network, noise)
 
     @cached_property
     def prior(self) -> CellIntegrals:
