@@ -342,11 +342,12 @@ class PiecewiseAffineDGN(
     def _last_parameters(self, settings: Settings, reason: str) -> Parameters:
         model = self._fitted_model()
         wanted, fitted = settings.architecture, model.network.architecture
+        n_features = model.network.n_features
         for name, new, old in (
             ("n_components", wanted.n_components, fitted.n_components),
             ("hidden_layer_sizes", wanted.hidden_layer_sizes, fitted.hidden_layer_sizes),
             ("activation", list(map(str, wanted.activations)), list(map(str, fitted.activations))),
-            ("hidden_layers", wanted.kinds, fitted.kinds),
+            ("hidden_layers", wanted.outline(n_features), fitted.outline(n_features)),
             ("covariance_type", settings.covariance_type, model.noise.covariance_type),
         ):
             if new != old:
