@@ -189,6 +189,14 @@ class LocalFits:
 
     # What may take their place.
 
+    def _can_afford(self, k: int, n_more: int) -> bool:
+        """Whether a network has a sample at least for each of so many more parameters.
+
+        Otherwise nobody would miss them; fits of fixed sizes do not ask.
+        """
+        count = self.state.networks[k].statistics.total_weight
+        return self.price == 0.0 or count >= n_more
+
     def refit(self, k: int) -> Replacement | None:
         """Fit one network of the same size, from other starts."""
         network, shares = self.state.models[k].network, self.shares[:, k]
@@ -198,14 +206,17 @@ class LocalFits:
         """Fit one network with more hidden units; a linear one begins to bend."""
         model, n_components = self.state.models[k], self.sizes.n_components
         n_units = sum(model.network.hidden_layer_sizes)
+        n_more = max(2, n_units // 2) if n_units else _FIRST_UNITS * n_components
+        if not self._can_afford(k, n_more * (model.network.n_features + n_components)):
+            return None
         if n_units == 0:
-            bent = self.sizes.bent(_FIRST_UNITS * n_components)
+            bent = self.sizes.bent(n_more)
             slopes, mean = model.network.coefs[-1], model.network.intercepts[-1]
             floors = self.problem.network.noise_floors
             parts = [bend_network(slopes, mean, model.noise, bent, floors)]
             parts += self._curves(self.shares[:, k], bent, n_methods=1)
         else:
-            points, n_more = self._latent_points(k), max(2, n_units // 2)
+            points = self._latent_points(k)
             parts = [(add_units(model.network, points, n_more, self.generator), model.noise)]
         return self._replace((k,), map(_alone, parts))
 
@@ -222,6 +233,8 @@ class LocalFits:
     def split(self, k: int) -> Replacement | None:
         """Fit two networks to the samples of one."""
         model = self.state.models[k]
+        if not self._can_afford(k, model.n_parameters):
+            return None
         candidates: list[Candidate] = [
             (counts / counts.sum(), networks)
             for counts, networks in map(self._straight, self._cuts(k))
@@ -333,6 +346,8 @@ class LocalFits:
         """Cut the samples of a network in two, in several ways: shares (n,) of both parts."""
         shares = self.shares[:, k]
         members = np.flatnonzero(shares * self.weights > _SMALLEST_SHARE)
+        if members.size == 0:
+            return []
         samples, weights = self.completed[members], (shares * self.weights)[members]
         center = weights @ samples / weights.sum()
         root = np.sqrt(weights)[:, None] * (samples - center)
