@@ -65,8 +65,8 @@ class MixtureByBic:
 METHODS: dict[str, Callable[[int], Any]] = {
     RIVAL: MixtureByBic,
     "DGNMixture auto": lambda seed: DGNMixture(n_networks="auto", random_state=seed),
-    "DGNMixture auto, validation": lambda seed: DGNMixture(
-        n_networks="auto", criterion="validation", random_state=seed
+    "DGNMixture auto by BIC": lambda seed: DGNMixture(
+        n_networks="auto", criterion="bic", random_state=seed
     ),
     "DGNMixture of 4": lambda seed: DGNMixture(n_networks=4, random_state=seed),
     "PiecewiseAffineDGN auto": lambda seed: PiecewiseAffineDGN(
@@ -116,7 +116,9 @@ def report(results: dict[str, list[Result]], names: list[str]) -> None:
             for (_, ours, _), (_, theirs, _) in zip(results[method], results[RIVAL], strict=True)
         )
         warned = sum(warned for _, _, warned in results[method])
-        behind = ", ".join(name for name, is_ahead in zip(names, ahead, strict=True) if not is_ahead)
+        behind = ", ".join(
+            name for name, is_ahead in zip(names, ahead, strict=True) if not is_ahead
+        )
         print(
             f"{method:30s} ahead on {ahead.sum():2d} of {len(names)}; time over the rival's "
             f"{relative:5.2f}; {warned} of {len(results[method])} fits warned; not on: {behind}"

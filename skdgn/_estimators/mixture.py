@@ -192,7 +192,7 @@ class DGNMixture(
         estimator: PiecewiseAffineDGN | None = None,
         n_networks: int | str = 4,
         *,
-        criterion: str = "bic",
+        criterion: str = "validation",
         init_params: Any = "gaussian_mixture",
         weight_concentration_prior: float = 2.0,
         noise_prior_weight: str | float = "auto",

@@ -274,7 +274,7 @@ class PiecewiseAffineDGN(
         activation: str | Sequence[str] = "leaky_relu",
         negative_slope: float | Sequence[float] = 0.1,
         covariance_type: str = "diag",
-        criterion: str = "bic",
+        criterion: str = "validation",
         weight_prior: str | None = None,
         prior_scale: float = 1.0,
         m_step: str = "joint",

@@ -40,8 +40,9 @@ Candidate = tuple[Floats, Sequence[Parts]]  # weights that add up to 1, and netw
 # Fits are made on at most so many samples for each network, and so many of few networks.
 _SAMPLES_PER_NETWORK = 500
 _FEWEST_SAMPLES = 2000
-# How many candidates enter a round, and how many iterations each is given.
-_ROUNDS = ((2, 2), (1, 8))
+# How many candidates enter the first round, and how many iterations each is given; only the best
+# enters the second.
+_FIRST_ROUND = (2, 2)
 # Samples of which a network has less than this are left to others.
 _SMALLEST_SHARE = 1e-3
 # A curve through fewer samples is not worth looking for.
@@ -120,6 +121,8 @@ class LocalFits:
     m_step : str
     tol : float
         Of EM.
+    n_iterations : int
+        That the best of the candidates is given.
     price : float
         Of a parameter, in nats: what candidates of different sizes are compared by.
     generator : numpy.random.Generator
@@ -132,11 +135,13 @@ class LocalFits:
         sizes: Sizes,
         m_step: str,
         tol: float,
+        n_iterations: int,
         price: float,
         generator: np.random.Generator,
     ) -> None:
         self.problem, self.state, self.sizes = problem, state, sizes
-        self.m_step, self.tol, self.price, self.generator = m_step, tol, price, generator
+        self.m_step, self.tol, self.n_iterations = m_step, tol, n_iterations
+        self.price, self.generator = price, generator
         most_samples = max(_SAMPLES_PER_NETWORK * len(state.networks), _FEWEST_SAMPLES)
         sampled = problem.network.sample(most_samples, generator)
         self.samples, self.weights = read(sampled.rows), sampled.row_weights
@@ -214,7 +219,8 @@ class LocalFits:
             slopes, mean = model.network.coefs[-1], model.network.intercepts[-1]
             floors = self.problem.network.noise_floors
             parts = [bend_network(slopes, mean, model.noise, bent, floors)]
-            parts += self._curves(self.shares[:, k], bent, n_methods=1)
+            n_methods = 1 if len(self.state.networks) > 1 else None
+            parts += self._curves(self.shares[:, k], bent, n_methods)
         else:
             points = self._latent_points(k)
             parts = [(add_units(model.network, points, n_more, self.generator), model.noise)]
@@ -273,7 +279,7 @@ class LocalFits:
             return None
         best = hold_tournament(
             states,
-            _ROUNDS,
+            (_FIRST_ROUND, (1, self.n_iterations)),
             lambda state: state.lower_bound * state.total_weight - self.price * self._count(state),
             lambda state, iterations: self._climb(problem, state, iterations),
         )

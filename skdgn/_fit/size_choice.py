@@ -34,10 +34,13 @@ _MOST_SAMPLES = 10_000
 # Share of the samples that are held out for validation.
 _HELD_OUT = 0.2
 # A straight mixture has at most so many networks, and at least so many samples for each.
-_MOST_NETWORKS = 64
-_FEWEST_SAMPLES = 4
-# Straight mixtures that are no better than the best before more networks are given up.
-_PATIENCE = 2
+_MOST_NETWORKS = 32
+_FEWEST_SAMPLES = 6
+# Straight mixtures that are no better than the best before more networks are given up: of many
+# networks, which take long, one.
+_PATIENCE, _MANY_NETWORKS = 2, 16
+# Iterations of each, which begins with a Gaussian mixture.
+_ITERATIONS = 6
 # Stages after which a second path is given up unless it has overtaken the first.
 _HEAD_START = 5
 
@@ -268,11 +271,11 @@ class Branch:
         """Begin with the smallest networks, twice as many each time, if their number is open."""
         number, best, n_worse = self.settings.n_networks, np.inf, 0
         most = min(_MOST_NETWORKS, len(self.problem.network.rows) // _FEWEST_SAMPLES)
-        while n_worse < _PATIENCE:
+        while n_worse < (_PATIENCE if number <= _MANY_NETWORKS else 1):
             settings = replace(self.settings, n_networks=number)
             state = start_mixture(self.problem, settings, self.generator)
             problem, state = pool_noise(self.problem, state, settings.noise_prior_weight)
-            state = climb_briefly(problem, state, settings.network.m_step)
+            state = climb_briefly(problem, state, settings.network.m_step, _ITERATIONS)
             stage = self.judge.assess(problem, state)
             yield stage
             n_worse = n_worse + 1 if stage.criterion >= best else 0

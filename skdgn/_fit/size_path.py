@@ -29,9 +29,11 @@ Trial = Callable[[], Replacement | None]
 CRITERIA = ("bic", "aic", "validation")
 # Iterations after every change, and their tolerance: more of them before a change change little.
 _ITERATIONS, _TOLERANCE = 15, 1e-3
-# Changes that did not improve the criterion before the path ends.
-_PATIENCE = 2
+# Iterations of what may take the place of a network: all of them follow.
+_LOCAL_ITERATIONS = 4
 _MOST_STAGES = 40
+# Of all pairs, a third as many as there are networks are tried, those that share the most.
+_FEWEST_MERGERS = 4
 # Networks with which nothing was worth doing are left alone until their weight changes by as much.
 _CHANGED = 0.1
 
@@ -85,10 +87,12 @@ class Judge:
         return Stage(problem, state, n_parameters, mean, criterion)
 
 
-def climb_briefly(problem: MixtureProblem, state: MixtureState, m_step: str) -> MixtureState:
+def climb_briefly(
+    problem: MixtureProblem, state: MixtureState, m_step: str, n_iterations: int = _ITERATIONS
+) -> MixtureState:
     """Run some iterations of EM."""
     step = Step(problem, m_step, _TOLERANCE)
-    improved: MixtureState = climb(step, state, _ITERATIONS, _TOLERANCE).state
+    improved: MixtureState = climb(step, state, n_iterations, _TOLERANCE).state
     return improved
 
 
@@ -109,15 +113,16 @@ class SizePath:
     def follow(self, problem: MixtureProblem, state: MixtureState) -> Iterator[Stage]:
         """Yield one mixture after the other, until the criterion has clearly passed its best."""
         self._ids, self._settled = list(range(len(state.networks))), {}
-        best, n_worse = math.inf, 0
+        best = math.inf
         for _ in range(_MOST_STAGES):
             problem, state = pool_noise(problem, state, self.noise_prior_weight)
             state = climb_briefly(problem, state, self.m_step)
             stage = self.judge.assess(problem, state)
             yield stage
-            n_worse = 0 if stage.criterion < best else n_worse + 1
-            best = min(best, stage.criterion)
-            replacements = [] if n_worse == _PATIENCE else self._find_replacements(problem, state)
+            if stage.criterion > best:
+                return
+            best = stage.criterion
+            replacements = self._find_replacements(problem, state)
             if not replacements:
                 return
             state = problem.evaluate(*replace_networks(state, replacements))
@@ -134,41 +139,47 @@ class SizePath:
     def _find_replacements(self, problem: MixtureProblem, state: MixtureState) -> list[Replacement]:
         """Find what is worth more than it costs, for networks that have changed."""
         price = self.judge.price(state.total_weight)
-        fits = LocalFits(problem, state, self.sizes, self.m_step, _TOLERANCE, price, self.generator)
+        fits = LocalFits(
+            problem,
+            state,
+            self.sizes,
+            self.m_step,
+            _TOLERANCE,
+            _LOCAL_ITERATIONS,
+            price,
+            self.generator,
+        )
         weights = [own.statistics.total_weight for own in state.networks]
         found: list[Replacement] = []
 
-        def consider(chosen: tuple[int, ...], *rounds: Sequence[Trial]) -> None:
-            """Take the best of the first trials of which one pays; else leave them alone."""
+        def consider(chosen: tuple[int, ...], trials: Sequence[Trial]) -> bool:
+            """Take the first of the trials that pays; if none does, leave these networks alone."""
             ids = tuple(self._ids[k] for k in chosen)
             weight = sum(weights[k] for k in chosen)
             if abs(weight - self._settled.get(ids, math.inf)) <= _CHANGED * weight:
-                return
-            for trials in rounds:
-                options = [own for own in (trial() for trial in trials) if own is not None]
-                best = max(options, key=lambda own: own.value(price), default=None)
-                if best is not None and best.value(price) > 0.0:
-                    found.append(best)
-                    return
+                return False
+            for trial in trials:
+                own = trial()
+                if own is not None and own.value(price) > 0.0:
+                    found.append(own)
+                    return True
             self._settled[ids] = weight
+            return False
 
         for k, model in enumerate(state.models):
-            grow = [partial(fits.grow, k)] * self.any_units
-            split = [partial(fits.split, k)] * self.any_networks
-            if model.network.is_affine or not self.any_units:
-                consider((k,), [*grow, *split])
-            else:
-                # Two networks are seldom better than one that bends, if that does not want to grow.
-                consider((k,), grow, split, [partial(fits.shrink, k)])
+            # Two networks are seldom better than one that bends, if that does not want to grow.
+            trials: list[Trial] = [partial(fits.grow, k)] * self.any_units
+            trials += [partial(fits.split, k)] * self.any_networks
+            trials += [partial(fits.shrink, k)] * (not model.network.is_affine and self.any_units)
+            consider((k,), trials)
         taken = {k for own in found for k in own.replaced}
-        if self.any_networks:
-            seen: set[int] = set()
-            for pair in fits.nearest_pairs():
-                # Of every network, the neighbor that is nearest.
-                if not taken.intersection(pair) and not seen.issuperset(pair):
-                    before = len(found)
-                    consider(pair, [partial(fits.merge, *pair)])
-                    if len(found) > before:
-                        taken.update(pair)
-                seen.update(pair)
+        n_left = max(_FEWEST_MERGERS, len(weights) // 3) if self.any_networks else 0
+        seen: set[int] = set()
+        for pair in fits.nearest_pairs():
+            # Of every network, the neighbor that is nearest.
+            if n_left > 0 and not taken.intersection(pair) and not seen.issuperset(pair):
+                n_left -= 1
+                if consider(pair, [partial(fits.merge, *pair)]):
+                    taken.update(pair)
+            seen.update(pair)
         return found
