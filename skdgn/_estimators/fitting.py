@@ -15,7 +15,16 @@ from skdgn._estimators.density import ExactDensity
 from skdgn._estimators.progress import IterationPrinter, describe_interrupt
 from skdgn._estimators.sklearn_parts import CallbackSupportMixin, fit_context
 from skdgn._estimators.validation import check_weights, validate_rows
-from skdgn._fit import FitResult, Iteration, Parameters, Running, StepResult
+from skdgn._fit import (
+    FitResult,
+    Iteration,
+    Parameters,
+    Running,
+    SizeSettings,
+    StepResult,
+    fit_sizes,
+    take_mixture_step,
+)
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._runtime import Floats, draw_seed
@@ -186,7 +195,10 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
             weights = check_weights(sample_weight, samples)
             running = [Running.from_state(state) for state in self._running]
             settings = self._check_samples(samples, weights, settings, "partial_fit", not running)
-            result = self._take_step(parameters, running, samples, weights, settings)
+            take_step = self._take_step
+            if isinstance(settings, SizeSettings):  # chosen by the first fit
+                settings, take_step = settings.branch_of(parameters), take_mixture_step
+            result = take_step(parameters, running, samples, weights, settings)
             self.__dict__.update(
                 self._attributes(result.weights, result.networks),
                 converged_=False,
@@ -219,17 +231,19 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
                     printer(iteration)
                     return tasks(iteration)
 
-                result = self._fit_parameters(
-                    samples, weights, settings, generator, warm_start, watch
-                )
+                fit = fit_sizes if isinstance(settings, SizeSettings) else self._fit_parameters
+                result = fit(samples, weights, settings, generator, warm_start, watch)
             attributes = self._attributes_of_result(result)
             tasks.end(attributes)
+            self.__dict__.pop("path_", None)
             self.__dict__.update(attributes)
         return result
 
     def _attributes_of_result(self, result: FitResult) -> dict[str, Any]:
         """Return all fitted attributes."""
+        path = {} if result.path is None else {"path_": result.path}
         return {
+            **path,
             **self._attributes(result.weights, result.networks),
             "converged_": result.converged,
             "n_iter_": len(result.lower_bounds),
