@@ -22,6 +22,7 @@ from skdgn._fit.mixture_starts import (
 )
 from skdgn._fit.noise_priors import NoisePrior
 from skdgn._fit.steps import Step
+from skdgn._noise import KINDS
 from skdgn._runtime import Floats, ScaledRows, Workers, read, sample_rows
 
 # A table that is not in memory starts from so many of its samples.
@@ -172,17 +173,19 @@ def start_mixture(
         generator,
     )
     own, network = problem.network, settings.network
-    prior = NoisePrior.pool(
-        settings.noise_prior_weight,
-        gaussians.counts,
-        gaussians.covariances,
-        1.0,
-        network.covariance_type,
-        own.noise_floors,
-    )
+    if not KINDS[network.covariance_type].begins_alone:
+        prior = NoisePrior.pool(
+            settings.noise_prior_weight,
+            gaussians.counts,
+            gaussians.covariances,
+            1.0,
+            network.covariance_type,
+            own.noise_floors,
+        )
+        gaussians = gaussians.join(prior)
     architecture = network.architecture
     networks = make_networks(
-        gaussians.join(prior),
+        gaussians,
         architecture.without_hidden_layers() if by_networks else architecture,
         network.covariance_type,
         own.noise_floors,

@@ -24,11 +24,11 @@ from typing import Any, Self
 import numpy as np
 import scipy.linalg
 
-from skdgn._noise.covariances import Covariance, Dense, OfSamples
+from skdgn._noise.covariances import Covariance, Dense, OfSamples, Sum
 from skdgn._noise.floors import is_at
 from skdgn._noise.gaussian import Integers, Noise
 from skdgn._noise.independent import Diagonal
-from skdgn._noise.pooling import pool_factors
+from skdgn._noise.pooling import log_wishart_evidence, pool_factors
 from skdgn._runtime import Bools, Floats
 
 # Steps of EM for the factors of a start, and of the power method before them.
@@ -48,6 +48,9 @@ class Factor(Noise):
 
     covariance_type = "factor"
     mixture_type = "diag"
+    # Of samples alone, nothing is known of the factors that components have in common: as if there
+    # were none, a prior would take them for noise of single features.
+    begins_alone = True
 
     @classmethod
     def shape(cls, n_features: int) -> None:
@@ -219,8 +222,11 @@ class Factor(Noise):
     def log_evidence(
         cls, counts: Floats, scatters: Sequence[Covariance], common: Covariance, weight: float
     ) -> float:
-        """Compare variances alone."""
-        return Diagonal.log_evidence(counts, scatters, common, weight)
+        """Of covariances as they are of full noise, which these are not far from."""
+        n_features = len(common.variances)
+        before = _log_determinant(Sum([weight], [common]))
+        after = np.array([_log_determinant(Sum([weight, 1.0], [common, own])) for own in scatters])
+        return log_wishart_evidence(counts, before, after, n_features, weight)
 
     def without(self, common: Covariance, more: float, floors: Floats) -> Covariance:
         """Leave it as it is: less of others would not be of low rank."""
@@ -366,6 +372,13 @@ class Factor(Noise):
         scales = self._signs * sizes / self._stretches**2
         factors[:, : len(sizes)] = ((residuals / self.factor) @ left) * scales
         return factors
+
+
+def _log_determinant(covariance: Covariance) -> float:
+    """Log determinant of factors, and of what is not explained by them as if independent."""
+    loadings = covariance.loadings
+    own = covariance.variances - np.square(loadings).sum(axis=1)
+    return Factor.join(loadings, own).log_determinant
 
 
 def _n_axes(values: Any) -> int:

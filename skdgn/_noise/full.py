@@ -9,12 +9,12 @@ from typing import Self
 import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import dtrtrs
-from scipy.special import multigammaln
 
 from skdgn._noise.covariances import Covariance
 from skdgn._noise.floors import is_at, raise_matrix
 from skdgn._noise.gaussian import Integers, Noise
 from skdgn._noise.independent import Diagonal
+from skdgn._noise.pooling import log_wishart_evidence
 from skdgn._runtime import Bools, Floats
 
 # Share of the variance along the leading directions that latent variables take over at a start;
@@ -208,13 +208,10 @@ class Full(Noise):
     def log_evidence(
         cls, counts: Floats, scatters: Sequence[Covariance], common: Covariance, weight: float
     ) -> float:
-        prior, n_features = weight * common.matrix, len(common.variances)
-        freedom = weight + n_features + 1.0  # the mean of the prior is the common covariance
+        prior = weight * common.matrix
         _, before = np.linalg.slogdet(prior)
         _, after = np.linalg.slogdet(prior + np.array([own.matrix for own in scatters]))
-        total = 0.5 * (freedom * before - (freedom + counts) * after)
-        total += multigammaln(0.5 * (freedom + counts), n_features)
-        return float(np.sum(total - multigammaln(0.5 * freedom, n_features)))
+        return log_wishart_evidence(counts, before, after, len(prior), weight)
 
     def expected_square(self, other: Covariance) -> float:
         return float(np.trace(self.whiten(self.whiten(other.matrix).T)))

@@ -46,6 +46,8 @@ class Noise(ABC):
     mixture_type: ClassVar[str] = "full"
     # Networks that must be there for their noise to tell how alike it is.
     fewest_to_compare: ClassVar[int] = 2
+    # Whether the samples of a component tell what noise begins with, however few they are.
+    begins_alone: ClassVar[bool] = False
 
     # What users pass, and see
 

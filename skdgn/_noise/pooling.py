@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import multigammaln
 
 from skdgn._noise.covariances import Covariance
 from skdgn._runtime import Floats
@@ -47,6 +48,19 @@ def pool_factors(counts: Floats, covariances: Sequence[Covariance]) -> tuple[Flo
     loadings = np.sqrt(1.0 - shrinkage) * loadings
     own = np.maximum(1.0 - np.square(loadings).sum(axis=1), 0.0)
     return loadings * deviations[:, None], own * deviations**2
+
+
+def log_wishart_evidence(
+    counts: Floats, before: float, after: Floats, n_features: int, weight: float
+) -> float:
+    """Log density of scatters of so many samples (K,), given an inverse Wishart prior.
+
+    By log determinants of the prior's scatter, and of that with the scatter of each (K,) added.
+    """
+    freedom = weight + n_features + 1.0  # the mean of the prior is the common covariance
+    total = 0.5 * (freedom * before - (freedom + counts) * after)
+    total += multigammaln(0.5 * (freedom + counts), n_features)
+    return float(np.sum(total - multigammaln(0.5 * freedom, n_features)))
 
 
 def _typical_deviations(counts: Floats, variances: Floats) -> Floats:
