@@ -126,7 +126,10 @@ class Visitor:
             self.partition.cells.facets(),
         )
         return ObservedRegions(
-            NoiseUnits.of(self.noise), maps, no_boxes(self.noise.n_features), self.complete.cells
+            NoiseUnits.for_nobody(self.noise.n_features),
+            maps,
+            no_boxes(self.noise.n_features),
+            self.complete.cells,
         )
 
     @property
