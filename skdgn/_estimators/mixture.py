@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from sklearn.base import (
     TransformerMixin,
     clone,
 )
+from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators.attributes import NOT_ITERATED, attributes_of_model
 from skdgn._estimators.checks import check_observed
@@ -22,13 +24,20 @@ from skdgn._estimators.density import SumOfDensities
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.fitting import FittedByEM
 from skdgn._estimators.inference import InformationCriteria
-from skdgn._estimators.network import PiecewiseAffineDGN
+from skdgn._estimators.network import AUTO, PiecewiseAffineDGN
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, StrOptions
-from skdgn._fit import MixtureSettings, Parameters, fit_mixture, take_mixture_step
+from skdgn._fit import (
+    CRITERIA,
+    MixtureSettings,
+    Parameters,
+    SizeSettings,
+    fit_mixture,
+    take_mixture_step,
+)
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._posterior import Model
-from skdgn._runtime import Floats, VersionedMixin, value_ranges
+from skdgn._runtime import Floats, VersionedMixin, Workers, value_ranges
 
 # Of a mixture that nobody has asked for: networks at most, and samples for each at least.
 _MOST_DEFAULT_NETWORKS = 4
@@ -52,9 +61,9 @@ class DGNMixture(
 
     ``p(x) = sum_k weights_[k] p_k(x)``, every ``p_k`` a `PiecewiseAffineDGN` with parameters and
     noise of its own.  It is a Gaussian mixture whose components bend: without hidden layers it is
-    one (``covariance_type="full"``), or a mixture of factor analyzers (``"diag"``) or of
-    probabilistic principal components (``"spherical"``); with one network it is that network.  Use
-    it for clusters, closed curves, and wherever the noise differs from place to place.
+    one (``covariance_type="full"``), or a mixture of factor analyzers (``"diag"``, ``"factor"``) or
+    of probabilistic principal components (``"spherical"``); with one network it is that network.
+    Use it for clusters, closed curves, and wherever the noise differs from place to place.
 
     It is fitted by expectation-maximization.  Samples need no scaling beforehand, and missing
     values (NaN) are allowed everywhere.
@@ -63,12 +72,12 @@ class DGNMixture(
     ----------
     estimator : PiecewiseAffineDGN, default=None
         The kind of network: its ``n_components``, ``hidden_layer_sizes``, ``activation``,
-        ``negative_slope``, ``covariance_type``, ``weight_prior``, ``prior_scale``, ``m_step`` and
-        ``reg_covar`` are those of every network; its other parameters are not used.  None is
-        ``PiecewiseAffineDGN(1, hidden_layer_sizes=(4,), covariance_type="full")``: a curve with
-        four bends, which is enough where several share the samples, and noise that leaves it the
-        shape of a Gaussian across.  For more features than a few dozen, ``covariance_type="diag"``
-        with two or three latent dimensions has far fewer parameters.
+        ``negative_slope``, ``covariance_type``, ``n_factors``, ``weight_prior``, ``prior_scale``,
+        ``m_step`` and ``reg_covar`` are those of every network; its other parameters are not used.
+        None is ``PiecewiseAffineDGN(1, hidden_layer_sizes=(4,), covariance_type="full")``: a curve
+        with four bends, which is enough where several share the samples, and noise that leaves it
+        the shape of a Gaussian across.  For more features than a few dozen,
+        ``covariance_type="factor"`` has far fewer parameters.
     n_networks : int, default=4
         Number of networks.  Choose by `bic`, or by `score` on samples that were held out.
     init_params : {"gaussian_mixture", "kmeans", "random"} or array-like, default="gaussian_mixture"
@@ -161,7 +170,8 @@ class DGNMixture(
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [None, PiecewiseAffineDGN],
-        "n_networks": [Interval(Integral, 1, None, closed="left")],
+        "n_networks": [Interval(Integral, 1, None, closed="left"), StrOptions({AUTO})],
+        "criterion": [StrOptions(set(CRITERIA))],
         "init_params": [str, "array-like"],
         "weight_concentration_prior": [Interval(Real, 1.0, None, closed="left")],
         "noise_prior_weight": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="left")],
@@ -182,8 +192,9 @@ class DGNMixture(
     def __init__(
         self,
         estimator: PiecewiseAffineDGN | None = None,
-        n_networks: int = 4,
+        n_networks: int | str = 4,
         *,
+        criterion: str = "validation",
         init_params: Any = "gaussian_mixture",
         weight_concentration_prior: float = 2.0,
         noise_prior_weight: str | float = "auto",
@@ -198,6 +209,7 @@ class DGNMixture(
     ) -> None:
         self.estimator = estimator
         self.n_networks = n_networks
+        self.criterion = criterion
         self.init_params = init_params
         self.weight_concentration_prior = weight_concentration_prior
         self.noise_prior_weight = noise_prior_weight
@@ -233,24 +245,60 @@ class DGNMixture(
         >>> mixture.transform(X).shape
         (200, 1)
         """
+        return self._ask_likeliest(X, self._n_features_out, Model.means)
+
+    def transform_factors(self, X: ArrayLike) -> Floats:
+        """Compute the posterior mean of the linear factors of each sample's likeliest network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        factors : ndarray of shape (n_samples, n_factors)
+            Of the network that `predict` names, with its ``noise_factors_``; no columns unless
+            ``covariance_type="factor"``.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from skdgn import DGNMixture, PiecewiseAffineDGN
+        >>> X = load_iris().data
+        >>> network = PiecewiseAffineDGN(
+        ...     hidden_layer_sizes=(), covariance_type="factor", n_factors=2
+        ... )
+        >>> mixture = DGNMixture(network, n_networks=2, tol=1e-2, random_state=0).fit(X)
+        >>> mixture.transform_factors(X).shape
+        (150, 2)
+        """
+        check_is_fitted(self)
+        n_factors = self.networks_[0]._fitted_model().noise.n_factors
+        return self._ask_likeliest(X, n_factors, Model.factor_means)
+
+    def _ask_likeliest(
+        self, X: ArrayLike, n_columns: int, answer: Callable[[Model, Any, Workers], Floats]
+    ) -> Floats:
+        """Ask each sample's likeliest network for so many numbers."""
         samples = self._validate_rows(X)
         model, workers = self._fitted_model(), self._workers()
         labels = model.responsibilities(samples, workers).argmax(axis=1)
-        latent = np.empty((len(samples), self._n_features_out))
+        answers = np.empty((len(samples), n_columns))
         for number, network in enumerate(self.networks_):
             chosen = np.flatnonzero(labels == number)
             if chosen.size > 0:
-                latent[chosen] = network._fitted_model().means(samples[chosen], workers)
-        return latent
+                answers[chosen] = answer(network._fitted_model(), samples[chosen], workers)
+        return answers
 
     def _check_samples(
         self,
         samples: NDArray[Any],
         weights: Floats,
-        settings: MixtureSettings,
+        settings: MixtureSettings | SizeSettings,
         continuation: str | None,
         sets_units: bool,
-    ) -> MixtureSettings:
+    ) -> MixtureSettings | SizeSettings:
         template = self._template()
         if sets_units:
             check_observed(samples, weights, self._column_names(), self._workers())
@@ -258,17 +306,27 @@ class DGNMixture(
         if not sets_units:
             return settings
         n_samples = int(np.count_nonzero(weights))
-        if n_samples < self.n_networks:
+        if not isinstance(self.n_networks, str) and n_samples < self.n_networks:
             raise ValueError(
                 "n_networks must be at most the number of samples of positive weight, "
                 f"{n_samples}, got {self.n_networks}."
             )
-        return replace(settings, init=self._check_start(len(samples)))
+        if isinstance(settings, MixtureSettings):
+            return replace(settings, init=self._check_start(len(samples), settings.n_networks))
+        if not isinstance(self.init_params, str) or self.init_params not in _STARTS:
+            raise ValueError(
+                f"init_params must be one of {_STARTS} if sizes are to be chosen, "
+                f"got {self.init_params!r}."
+            )
+        branches = tuple(replace(own, init=self.init_params) for own in settings.branches)
+        return replace(settings, branches=branches)
 
     def _template(self) -> PiecewiseAffineDGN:
         """Return an unfitted network of the kind that all are, its parameters checked."""
         template: PiecewiseAffineDGN
-        if self.estimator is None:
+        if self.estimator is None and self.n_networks == AUTO:
+            template = PiecewiseAffineDGN(hidden_layer_sizes=AUTO, covariance_type=AUTO)
+        elif self.estimator is None:
             template = PiecewiseAffineDGN(hidden_layer_sizes=(4,), covariance_type="full")
         else:
             template = clone(self.estimator)
@@ -285,24 +343,34 @@ class DGNMixture(
             or self.noise_prior_weight != 0.0
         )
 
-    def _settings(self) -> MixtureSettings:
-        return MixtureSettings(
-            network=self._template()._settings(),
-            n_networks=int(self.n_networks),
-            init="gaussian_mixture",  # until the samples are known
-            concentration=float(self.weight_concentration_prior),
-            noise_prior_weight=(
-                None if isinstance(self.noise_prior_weight, str) else float(self.noise_prior_weight)
-            ),
-            n_init=int(self.n_init),
-            refine=bool(self.refine),
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
+    def _settings(self) -> MixtureSettings | SizeSettings:
+        template, any_networks = self._template(), self.n_networks == AUTO
+        branches = tuple(
+            MixtureSettings(
+                network=network,
+                n_networks=1 if any_networks else int(self.n_networks),
+                init="gaussian_mixture",  # until the samples are known
+                concentration=float(self.weight_concentration_prior),
+                noise_prior_weight=(
+                    None
+                    if isinstance(self.noise_prior_weight, str)
+                    else float(self.noise_prior_weight)
+                ),
+                n_init=int(self.n_init),
+                refine=bool(self.refine),
+                max_iter=int(self.max_iter),
+                tol=float(self.tol),
+            )
+            for network in template._candidates()
         )
+        if not any_networks and not template._is_open():
+            return branches[0]
+        activation = template._activation_of_any()
+        return SizeSettings(branches, activation, any_networks, self.criterion)
 
-    def _check_start(self, n_samples: int) -> str | Floats:
+    def _check_start(self, n_samples: int, n_networks: int) -> str | Floats:
         """Return a method, or responsibilities (n, K)."""
-        start, n_networks = self.init_params, self.n_networks
+        start = self.init_params
         if isinstance(start, str):
             if start not in _STARTS:
                 raise ValueError(
@@ -337,9 +405,14 @@ class DGNMixture(
 
     def _attributes(self, weights: Floats, networks: list[tuple[Network, Noise]]) -> dict[str, Any]:
         template, fitted = self._template(), []
-        for parts in networks:
+        for network, noise in networks:
             own = copy.copy(template)
-            own.__dict__.update(attributes_of_model(Model.build(*parts)), **NOT_ITERATED)
+            own.__dict__.update(attributes_of_model(Model.build(network, noise)), **NOT_ITERATED)
+            if template._is_open():
+                own.n_components = network.n_components
+                own.covariance_type = noise.covariance_type
+                if own.hidden_layer_sizes == AUTO:
+                    own.hidden_layer_sizes = network.hidden_layer_sizes
             fitted.append(own)
         return {
             "weights_": weights,
@@ -347,14 +420,16 @@ class DGNMixture(
             "n_parameters_": len(weights) - 1 + sum(own.n_parameters_ for own in fitted),
         }
 
-    def _last_parameters(self, settings: MixtureSettings, reason: str) -> Parameters:
-        if settings.n_networks != len(self.networks_):
+    def _last_parameters(self, settings: MixtureSettings | SizeSettings, reason: str) -> Parameters:
+        if self.n_networks not in (AUTO, len(self.networks_)):
             raise ValueError(
                 f"{reason} needs the n_networks of the last fit, {len(self.networks_)}, "
-                f"got {settings.n_networks}."
+                f"got {self.n_networks}."
             )
-        last = [network._last_parameters(settings.network, reason) for network in self.networks_]
-        return self.weights_, [parts for _, (parts,) in last]
+        template = self._template()
+        return self.weights_, [
+            network._last_network(template, reason) for network in self.networks_
+        ]
 
     def _members(self) -> list[PiecewiseAffineDGN]:
         return self.networks_
