@@ -245,7 +245,7 @@ def audit(
             f"X must have {model.n_features_in_} columns, the decoder's outputs, "
             f"got {rows.shape[1]}."
         )
-    means, covariances = _encode(encoder, rows, decoder, encoder_scale)
+    means, covariances = _encode(encoder, rows, decoder, int(model.n_components), encoder_scale)
     amortization_gap, family_gap = model.variational_gap(rows, means, covariances)
     return Audit(
         log_likelihood=model.score_samples(rows),
@@ -256,7 +256,9 @@ def audit(
     )
 
 
-def _encode(encoder: Any, rows: Floats, decoder: Any, scale: str) -> tuple[Floats, Floats]:
+def _encode(
+    encoder: Any, rows: Floats, decoder: Any, n_components: int, scale: str
+) -> tuple[Floats, Floats]:
     """Ask the encoder for its Gaussians: means (n, S) and covariances (n, S, S)."""
     torch = import_torch()
     is_module = isinstance(encoder, torch.nn.Module)
@@ -278,7 +280,6 @@ def _encode(encoder: Any, rows: Floats, decoder: Any, scale: str) -> tuple[Float
         )
     means = finite_array(to_array(result[0]), "encoder's means")
     spread = finite_array(to_array(result[1]), "encoder's second result")
-    n_components = next(decoder.parameters()).shape[1]
     shape = (len(rows), n_components)
     if means.shape != shape:
         raise ValueError(f"encoder must return means of shape {shape}, got {means.shape}.")

@@ -84,8 +84,10 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
     Parameters
     ----------
     decoder : torch.nn.Sequential
-        The generator at the start, as for `PiecewiseAffineDGN.from_torch`; it is not changed.
-        Training is in its precision.  `make_decoder` makes one from an estimator's weights.
+        The generator at the start, as for `PiecewiseAffineDGN.from_torch`, convolutions included;
+        it is not changed.  Training is in its precision, and in its mode: batch normalization and
+        dropout do what they do in training, unless it is in eval mode.  `make_decoder` makes one
+        from an estimator's weights.
     noise_covariance : float or array-like of shape (n_features,), default=1.0
         Variance of the noise at the start, which is learned: one for all features, or one each.
     encoder_layer_sizes : tuple of int, default=(32, 32)
@@ -110,7 +112,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
     Attributes
     ----------
     decoder_ : torch.nn.Sequential
-        The trained generator.
+        The trained generator, in eval mode.
     encoder_ : GaussianEncoder
         The trained encoder.
     noise_covariance_ : float or ndarray of shape (n_features,)
@@ -218,7 +220,10 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         2
         """
         torch = import_torch()
-        _, n_components, n_features = read_decoder(self.decoder)
+        decoder, is_training = copy.deepcopy(self.decoder), getattr(self.decoder, "training", False)
+        if isinstance(decoder, torch.nn.Module):
+            decoder.eval()  # as it is read, now and after training
+        _, n_components, n_features = read_decoder(decoder)
         noise = Noise.from_covariance(to_array(self.noise_covariance), n_features)
         if not isinstance(noise, Independent):
             raise ValueError(
@@ -233,7 +238,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
             )
         seed = draw_seed(self.random_state)
         generator = torch.Generator().manual_seed(seed)
-        decoder = copy.deepcopy(self.decoder).requires_grad_(True)
+        decoder.requires_grad_(True)
         dtype = next(decoder.parameters()).dtype
         rows = torch.from_numpy(table).to(dtype)
         encoder = _make_encoder((n_features, *sizes, 2 * n_components), dtype, seed)
@@ -245,6 +250,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         seconds = 0.0
         while not self._report(log_variance) and len(self.history_) < self.max_iter:
             started = time.perf_counter()
+            decoder.train(is_training)
             total = torch.zeros((), dtype=dtype)
             order = torch.randperm(len(rows), generator=generator)
             for batch in rows[order].split(int(self.batch_size)):
@@ -254,6 +260,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
                 (-elbo.mean()).backward()
                 optimizer.step()
                 total += elbo.detach().sum()
+            decoder.eval()
             mean = float(total) / len(rows)
             seconds += time.perf_counter() - started
             if not math.isfinite(mean):
@@ -408,7 +415,7 @@ def _elbo(decoder: Any, encoder: GaussianEncoder, log_variance: Any, rows: Any, 
     """
     means, log_variances = encoder(rows)
     latent = means + (0.5 * log_variances).exp() * draws
-    residuals = rows - decoder(latent)
+    residuals = rows - decoder(latent.flatten(0, 1)).reshape(*draws.shape[:2], -1)
     squares = residuals**2 * (-log_variance).exp() + log_variance
     log_likelihood = -0.5 * squares.sum(dim=-1) - rows.shape[1] * LOG_SQRT_2PI
     divergence = 0.5 * (means**2 + log_variances.exp() - 1.0 - log_variances).sum(dim=-1)

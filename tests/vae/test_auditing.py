@@ -47,9 +47,13 @@ def test_encoders_may_answer_in_several_ways(vae: GaussianVAE, found: Audit) -> 
 def test_covariances_need_not_be_diagonal() -> None:
     decoder, table = start(2), X[:3]
     matrices = np.array([[[2.0, 1.0], [1.0, 3.0]]] * 3)
-    means, covariances = _encode(lambda rows: (rows, matrices), table, decoder, "log_variance")
+    means, covariances = _encode(
+        lambda rows: (rows, matrices), table, decoder, table.shape[1], "log_variance"
+    )
     np.testing.assert_array_equal(covariances, matrices)
-    means, covariances = _encode(lambda rows: (rows, rows), table, decoder, "log_variance")
+    means, covariances = _encode(
+        lambda rows: (rows, rows), table, decoder, table.shape[1], "log_variance"
+    )
     np.testing.assert_allclose(means, table, rtol=1e-6)  # single precision
     for row, covariance in zip(means, covariances, strict=True):
         np.testing.assert_array_equal(covariance, np.diag(np.exp(row)))

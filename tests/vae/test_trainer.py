@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 from skdgn import PiecewiseAffineDGN
-from skdgn.vae import GaussianVAE, make_decoder, trainer
+from skdgn.vae import GaussianVAE, audit, make_decoder, trainer
 from tests.vae.decoders import N_EPOCHS, X, nn, start, torch
 
 
@@ -133,3 +133,55 @@ def test_bad_rows_are_named(vae: GaussianVAE) -> None:
         GaussianVAE(start()).fit(np.full((5, 2), np.nan))
     with pytest.raises(ValueError, match="n_draws must be an integer of at least 2, got 1"):
         vae.monte_carlo_elbo(X, n_draws=1)
+
+
+def test_a_convolutional_decoder_is_trained_and_audited() -> None:
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(60, 1)) * np.linspace(-1.0, 1.0, 16) + 0.1 * rng.normal(size=(60, 16))
+    start = convolutional_with_linear()
+    before = [value.clone() for value in start.state_dict().values()]
+    vae = GaussianVAE(start, 0.5, max_iter=5, learning_rate=0.02, random_state=0).fit(images)
+    assert all(
+        torch.equal(one, other)
+        for one, other in zip(before, start.state_dict().values(), strict=True)
+    )
+    assert start.training
+    assert not vae.decoder_.training
+    assert not torch.equal(vae.decoder_[1].running_mean, start[1].running_mean)
+    assert vae.history_[-1].elbo > vae.history_[0].elbo
+    bounds, errors = vae.monte_carlo_elbo(images, n_draws=400, random_state=0)
+    exact = vae.to_estimator().elbo(images, *vae.encode(images))
+    assert np.all(np.abs(bounds - exact) < 6.0 * errors + 1e-3)
+    found = audit(vae.decoder_, vae.encoder_, images[:10], vae.noise_covariance_)
+    np.testing.assert_allclose(found.log_likelihood, found.elbo + found.kl, atol=1e-6)
+    assert np.all(found.family_gap >= -1e-6)
+
+
+def convolutional_with_linear() -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(2, 8),
+        nn.BatchNorm1d(8),
+        nn.LeakyReLU(0.1),
+        nn.Dropout(0.05),
+        nn.Unflatten(1, (2, 2, 2)),
+        nn.ConvTranspose2d(2, 1, 2, stride=2),
+    )
+
+
+def test_normalization_in_eval_mode_keeps_its_statistics() -> None:
+    images = np.random.default_rng(0).normal(size=(30, 16))
+    start = convolutional_with_linear().eval()
+    vae = GaussianVAE(start, max_iter=1, random_state=0).fit(images)
+    assert torch.equal(vae.decoder_[1].running_mean, start[1].running_mean)
+
+
+def test_a_decoder_may_begin_without_weights() -> None:
+    torch.manual_seed(0)
+    decoder = nn.Sequential(nn.Unflatten(1, (2, 1)), nn.ConvTranspose1d(2, 1, 4))
+
+    def encoder(samples: Any) -> tuple[Any, Any]:
+        return torch.zeros(len(samples), 2), torch.zeros(len(samples), 2)
+
+    found = audit(decoder, encoder, np.zeros((2, 4)), 0.5)
+    np.testing.assert_allclose(found.log_likelihood, found.elbo + found.kl, atol=1e-8)
