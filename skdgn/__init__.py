@@ -14,6 +14,7 @@ from skdgn.displays import (
     LatentPartitionDisplay,
     LikelihoodCurveDisplay,
     PosteriorDisplay,
+    SizePathDisplay,
 )
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "PiecewiseAffineDGN",
     "Posterior",
     "PosteriorDisplay",
+    "SizePathDisplay",
     "__version__",
 ]
