@@ -5,9 +5,9 @@
 The tables and splits of `densities.py`, and curves of 1,000 samples.  The rival is what a user of
 scikit-learn does: `GaussianMixture` with 1 to 20 components, full or diagonal, the lowest BIC.
 Ours are left at their defaults, but for what the name says.  Printed for each are the mean log
-density of held-out samples, processor seconds of the whole search, and the sizes chosen; at the end,
-on how many tables each is ahead of the rival, the median of the time over the rival's, and how many
-fits warned that they had not converged.
+density of held-out samples, processor seconds of the whole search, and the sizes chosen; at the
+end, on how many tables each is ahead of the rival, the median of the time over the rival's, and how
+many fits warned that they had not converged.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from skdgn.displays import (
     LatentPartitionDisplay,
     LikelihoodCurveDisplay,
     PosteriorDisplay,
+    SizePathDisplay,
 )
 
 __all__ = [
@@ -31,5 +32,6 @@ __all__ = [
     "PiecewiseAffineDGN",
     "Posterior",
     "PosteriorDisplay",
+    "SizePathDisplay",
     "__version__",
 ]

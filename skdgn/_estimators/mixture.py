@@ -74,12 +74,18 @@ class DGNMixture(
         The kind of network: its ``n_components``, ``hidden_layer_sizes``, ``activation``,
         ``negative_slope``, ``covariance_type``, ``n_factors``, ``weight_prior``, ``prior_scale``,
         ``m_step`` and ``reg_covar`` are those of every network; its other parameters are not used.
-        None is ``PiecewiseAffineDGN(1, hidden_layer_sizes=(4,), covariance_type="full")``: a curve
-        with four bends, which is enough where several share the samples, and noise that leaves it
-        the shape of a Gaussian across.  For more features than a few dozen,
-        ``covariance_type="factor"`` has far fewer parameters.
-    n_networks : int, default=4
-        Number of networks.  Choose by `bic`, or by `score` on samples that were held out.
+        None is ``PiecewiseAffineDGN(hidden_layer_sizes="auto", covariance_type="auto")`` if
+        ``n_networks`` is ``"auto"``, and otherwise
+        ``PiecewiseAffineDGN(hidden_layer_sizes=(4,), covariance_type="full")``: a curve with four
+        bends, which is enough where several share the samples, and noise that leaves it the shape
+        of a Gaussian across.  For more features than a few dozen, ``covariance_type="factor"`` has
+        far fewer parameters.
+    n_networks : int or "auto", default=4
+        Number of networks; ``"auto"`` chooses it by `criterion`, see Notes.
+    criterion : {"validation", "bic", "aic"}, default="validation"
+        By what sizes are chosen that are ``"auto"``: the mean log density of a fifth of the
+        samples, which are held out until sizes are chosen, or `bic` or `aic` of all samples.  Of
+        fewer than ten different samples none is held out: `bic` stands in.
     init_params : {"gaussian_mixture", "kmeans", "random"} or array-like, default="gaussian_mixture"
         Where the fit starts.  ``"gaussian_mixture"``: with scikit-learn's `GaussianMixture`, or
         where values are missing or weights are not whole numbers with a mixture of linear networks,
@@ -139,6 +145,11 @@ class DGNMixture(
         The same after every iteration; it never decreases.
     n_parameters_ : float
         Number of identifiable parameters.
+    path_ : dict
+        What was tried if any size was ``"auto"``, in columns for `pandas.DataFrame`:
+        ``"n_networks"``, ``"n_components"``, ``"hidden_layer_sizes"`` (of every network),
+        ``"n_hidden_units"``, ``"covariance_type"``, ``"n_parameters"``, ``"log_likelihood"`` (per
+        sample), ``"criterion"`` (the lower, the better) and ``"seconds"``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -154,6 +165,14 @@ class DGNMixture(
     An iteration gives every network the samples, weighted by its responsibilities, and moves all
     networks by a damped Gauss-Newton step.  If that lowers the exact log-likelihood plus log prior,
     networks whose own samples became less likely take shorter steps, until it does not.
+
+    **Sizes that are left open.**  With ``"auto"``, mixtures of one, two, four and more linear
+    networks are fitted first, with every kind of noise that may be.  From the best of them, and
+    from a single network, a path of mixtures leads on: hidden units are added to networks or
+    removed, networks are split or merged, each tried on the samples that are its own, and EM
+    follows, as long as `criterion` improves.  The best of all is fitted to all samples.  See
+    `PiecewiseAffineDGN` for the rest; ``n_init`` and ``refine`` are not used.  Networks have as
+    many latent dimensions as each other, and each its own hidden units.
 
     Examples
     --------

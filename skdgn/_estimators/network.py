@@ -79,14 +79,14 @@ class PiecewiseAffineDGN(
 
     Parameters
     ----------
-    n_components : int, default=1
+    n_components : int or "auto", default=1
         Number of latent dimensions: one draws a curve through the samples, two a sheet.  The number
         of regions grows with every one of them: one or two are comfortable, three are for small
-        networks.  Begin with one, and compare by `score` on samples that were held out.
-    hidden_layer_sizes : tuple of int or int, default=(16,)
+        networks.  ``"auto"`` tries one and two.
+    hidden_layer_sizes : tuple of int, int or "auto", default=(16,)
         Widths of the hidden layers; 8 means ``(8,)``, and ``()`` is the linear model (probabilistic
-        PCA, factor analysis).  More units bend the curve more often: choose by `bic`, or by `score`
-        on samples that were held out.
+        PCA, factor analysis).  More units bend the curve more often.  ``"auto"`` is one hidden
+        layer, or none, that grows as long as `criterion` improves, see Notes.
     hidden_layers : sequence of layers, default=None
         Layers of `skdgn.layers` instead of ``hidden_layer_sizes``: convolutions, pooling, max-out
         and others.  The last one is the output layer if it has weights and as many outputs as there
@@ -96,15 +96,19 @@ class PiecewiseAffineDGN(
         become constant and be lost; ``"abs"`` folds latent space at each of its boundaries.
     negative_slope : float or sequence of float, default=0.1
         Slope of ``"leaky_relu"`` for negative inputs, or one for each hidden layer.
-    covariance_type : {"spherical", "diag", "full", "factor"}, default="diag"
+    covariance_type : {"spherical", "diag", "full", "factor", "auto"}, default="diag"
         Shape of the noise covariance: one variance for all features, one for each of them, a full
         matrix, or a variance for each and ``n_factors`` linear factors that the features share.
         ``"spherical"`` is for features in the same unit, measured alike; ``"full"`` for correlated
         noise, if there are many more samples than features; ``"factor"`` for correlated noise of
-        many features.
+        many features.  ``"auto"`` tries ``"full"`` and ``"diag"``.
     n_factors : int, default=3
         Number of factors of ``covariance_type="factor"``; others have none.  Each is one more
         latent dimension, along a line: regions and integrals stay as they are.  0 is ``"diag"``.
+    criterion : {"validation", "bic", "aic"}, default="validation"
+        By what sizes are chosen that are ``"auto"``: the mean log density of a fifth of the
+        samples, which are held out until sizes are chosen, or `bic` or `aic` of all samples.  Of
+        fewer than ten different samples none is held out: `bic` stands in.
     weight_prior : {"gaussian", "laplace", "uniform"} or None, default=None
         Prior of the weights ``coefs_``, each on its own; intercepts have none.  None is maximum
         likelihood.  A prior helps if there are few samples for many weights; ``"laplace"`` makes
@@ -190,6 +194,11 @@ class PiecewiseAffineDGN(
         every hidden unit and the rotations of latent space that change the first layer; without
         hidden layers, no more than a Gaussian has.  Weights without effect, as those of a dead
         unit, count as any others.
+    path_ : dict
+        What was tried if any size was ``"auto"``, in columns for `pandas.DataFrame`:
+        ``"n_networks"``, ``"n_components"``, ``"hidden_layer_sizes"`` (of every network),
+        ``"n_hidden_units"``, ``"covariance_type"``, ``"n_parameters"``, ``"log_likelihood"`` (per
+        sample), ``"criterion"`` (the lower, the better) and ``"seconds"``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -215,6 +224,14 @@ class PiecewiseAffineDGN(
     diagonal matrix of the floors is positive semidefinite; with ``"spherical"``, the variance is
     not below the mean of the floors; with ``"factor"``, the variances beside the factors are not
     below the floors.  In `partial_fit`, the first chunk sets the floors.
+
+    **Sizes that are left open.**  With ``"auto"``, a linear network is fitted first.  Then units
+    are added where residuals ask for them, half as many again each time, and removed where others
+    can stand in for them, as long as `criterion` improves; each network goes on from the one before
+    it.  The best of all is fitted to all samples, and ``converged_``, ``n_iter_`` and
+    ``lower_bounds_`` are those of that fit.  Sizes are chosen on at most 10,000 samples.
+    ``init_params`` and ``n_init`` are not used.  With ``warm_start=True``, the path begins with the
+    network of the last fit; `partial_fit` keeps the sizes that the first chunk has chosen.
 
     Examples
     --------

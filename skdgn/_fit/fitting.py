@@ -79,7 +79,7 @@ class FitResult:
     interrupted: bool  # by the keyboard
     bound_by_ties: NDArray[np.bool_]  # (D,): features with noise as small as ties allow, somewhere
     running: list[Running]  # of each network, for more samples to come
-    path: dict[str, NDArray[Any]] | None = None  # of sizes that were tried, if they were open
+    path: dict[str, Any] | None = None  # columns of sizes tried, if they were open
 
 
 @dataclass(frozen=True)

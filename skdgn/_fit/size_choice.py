@@ -33,6 +33,8 @@ from skdgn._runtime import Floats, Reporter, ScaledRows, Workers, read, sample_r
 _MOST_SAMPLES = 10_000
 # Share of the samples that are held out for validation.
 _HELD_OUT = 0.2
+# Of fewer different samples, none can be spared: BIC stands in.
+_FEWEST_TO_HOLD_OUT = 10
 # A straight mixture has at most so many networks, and at least so many samples for each.
 _MOST_NETWORKS = 32
 _FEWEST_SAMPLES = 6
@@ -181,16 +183,14 @@ class Diary:
             lasting=self.reporter.verbose > 1 or not self.reporter.is_rewriting,
         )
 
-    def table(self) -> dict[str, NDArray[Any]]:
+    def table(self) -> dict[str, Any]:
         """Return what was tried as columns of equal length."""
         branches, stages, seconds = zip(*self.stages, strict=True)
         widths = [_hidden_layer_sizes(stage) for stage in stages]
-        hidden = np.empty(len(stages), dtype=object)
-        hidden[:] = widths
         return {
             "n_networks": np.array([len(own) for own in widths]),
             "n_components": np.array([branch.n_components for branch in branches]),
-            "hidden_layer_sizes": hidden,
+            "hidden_layer_sizes": widths,
             "n_hidden_units": np.array([sum(map(sum, own)) for own in widths]),
             "covariance_type": np.array([branch.covariance_type for branch in branches]),
             "n_parameters": np.array([stage.n_parameters for stage in stages]),
@@ -232,14 +232,17 @@ class Branch:
             n_samples = min(_MOST_SAMPLES, len(samples))
             samples, weights = sample_rows(samples, weights, n_samples, chooser)
         samples, held_out = read(samples), None
-        if choice.criterion == "validation":
+        criterion = choice.criterion
+        if criterion == "validation" and len(samples) < _FEWEST_TO_HOLD_OUT:
+            criterion = "bic"
+        if criterion == "validation":
             is_held_out = np.zeros(len(samples), dtype=bool)
-            n_held_out = max(1, round(_HELD_OUT * len(samples)))
+            n_held_out = round(_HELD_OUT * len(samples))
             is_held_out[chooser.choice(len(samples), n_held_out, replace=False)] = True
             parts = samples[is_held_out], weights[is_held_out]
             held_out = HeldOut(*parts, fit.scaling.log_volume(*parts))
             samples, weights = samples[~is_held_out], weights[~is_held_out]
-        judge = Judge(choice.criterion, fit.scaling.log_volume(samples, weights), held_out)
+        judge = Judge(criterion, fit.scaling.log_volume(samples, weights), held_out)
         architecture = settings.network.architecture
         any_units = choice.activation is not None
         sizes = Sizes(

@@ -29,6 +29,9 @@ Trial = Callable[[], Replacement | None]
 CRITERIA = ("bic", "aic", "validation")
 # Iterations after every change, and their tolerance: more of them before a change change little.
 _ITERATIONS, _TOLERANCE = 15, 1e-3
+# Changes that did not improve the criterion before the path ends: of many networks, which take
+# long, one.
+_PATIENCE, _MANY_NETWORKS = 2, 5
 # Iterations of what may take the place of a network: all of them follow.
 _LOCAL_ITERATIONS = 4
 _MOST_STAGES = 40
@@ -113,15 +116,16 @@ class SizePath:
     def follow(self, problem: MixtureProblem, state: MixtureState) -> Iterator[Stage]:
         """Yield one mixture after the other, until the criterion has clearly passed its best."""
         self._ids, self._settled = list(range(len(state.networks))), {}
-        best = math.inf
+        best, n_worse = math.inf, 0
         for _ in range(_MOST_STAGES):
             problem, state = pool_noise(problem, state, self.noise_prior_weight)
             state = climb_briefly(problem, state, self.m_step)
             stage = self.judge.assess(problem, state)
             yield stage
-            if stage.criterion > best:
+            n_worse = 0 if stage.criterion < best else n_worse + 1
+            best = min(best, stage.criterion)
+            if n_worse == (_PATIENCE if len(state.networks) < _MANY_NETWORKS else 1):
                 return
-            best = stage.criterion
             replacements = self._find_replacements(problem, state)
             if not replacements:
                 return

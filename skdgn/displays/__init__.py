@@ -4,10 +4,12 @@ from skdgn.displays.density import DensityDisplay
 from skdgn.displays.likelihood import LikelihoodCurveDisplay
 from skdgn.displays.partition import LatentPartitionDisplay
 from skdgn.displays.posterior import PosteriorDisplay
+from skdgn.displays.size_path import SizePathDisplay
 
 __all__ = [
     "DensityDisplay",
     "LatentPartitionDisplay",
     "LikelihoodCurveDisplay",
     "PosteriorDisplay",
+    "SizePathDisplay",
 ]

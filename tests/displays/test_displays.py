@@ -17,6 +17,7 @@ from skdgn import (
     LikelihoodCurveDisplay,
     PiecewiseAffineDGN,
     PosteriorDisplay,
+    SizePathDisplay,
 )
 
 
@@ -91,6 +92,8 @@ SPACE = PiecewiseAffineDGN.from_network([np.eye(3)], [np.zeros(3)], 1.0, activat
         (lambda m: DensityDisplay.from_estimator(UNFITTED), "not fitted yet"),
         (lambda m: PosteriorDisplay.from_estimator(UNFITTED, [[0.0]]), "not fitted yet"),
         (lambda m: LikelihoodCurveDisplay.from_estimator(UNFITTED), "not fitted yet"),
+        (lambda m: SizePathDisplay.from_estimator(UNFITTED), "not fitted yet"),
+        (lambda m: SizePathDisplay.from_estimator(m), "estimator must have .* left to it"),
     ],
 )
 def test_errors(
@@ -109,6 +112,7 @@ def test_without_matplotlib_an_error_says_what_to_install(monkeypatch, line, pla
         lambda: DensityDisplay.from_estimator(line),
         lambda: PosteriorDisplay.from_estimator(plane, row),
         lambda: LikelihoodCurveDisplay.from_estimator(fits["2"]),
+        lambda: SizePathDisplay.from_estimator(line),
         display.plot,
     ):
         with pytest.raises(ImportError, match=message):
