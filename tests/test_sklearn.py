@@ -70,6 +70,7 @@ def small_mixture(n_components: int, **parameters: object) -> DGNMixture:
     [
         small_network(1, init_params="auto"),
         small_network(2, covariance_type="full", weight_prior="laplace", m_step="layerwise"),
+        small_network(1, covariance_type="factor", n_factors=2),
         small_network(4),
         small_mixture(1, max_iter=5, refine=True),
         small_mixture(2),

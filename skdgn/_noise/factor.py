@@ -48,6 +48,7 @@ class Factor(Noise):
 
     covariance_type = "factor"
     mixture_type = "diag"
+    fewest_to_compare = 1  # correlations can be compared with none
     # Of samples alone, nothing is known of the factors that components have in common: as if there
     # were none, a prior would take them for noise of single features.
     begins_alone = True
