@@ -2,6 +2,7 @@
 
 from skdgn.displays.density import DensityDisplay
 from skdgn.displays.likelihood import LikelihoodCurveDisplay
+from skdgn.displays.outliers import OutlierDisplay
 from skdgn.displays.partition import LatentPartitionDisplay
 from skdgn.displays.posterior import PosteriorDisplay
 
@@ -9,5 +10,6 @@ __all__ = [
     "DensityDisplay",
     "LatentPartitionDisplay",
     "LikelihoodCurveDisplay",
+    "OutlierDisplay",
     "PosteriorDisplay",
 ]
