@@ -15,6 +15,7 @@ from skdgn.displays import (
     DensityDisplay,
     LatentPartitionDisplay,
     LikelihoodCurveDisplay,
+    OutlierDisplay,
     PosteriorDisplay,
     SizePathDisplay,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "DensityDisplay",
     "LatentPartitionDisplay",
     "LikelihoodCurveDisplay",
+    "OutlierDisplay",
     "PiecewiseAffineDGN",
     "Posterior",
     "PosteriorDisplay",

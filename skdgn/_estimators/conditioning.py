@@ -95,11 +95,11 @@ class ExactConditioning(ExactInference):
             tables = self._complete(observed)
         else:
             tables = self._complete(observed, int(n_draws or 1), random_state)
-        if _is_frame(X):
-            tables = [_write_frame(X, table, np.isnan(observed).any(axis=0)) for table in tables]
+        if is_frame(X):
+            tables = [write_frame(X, table, np.isnan(observed).any(axis=0)) for table in tables]
         if n_draws is None:
             return tables[0]
-        return tables if _is_frame(X) else np.stack(tables)
+        return tables if is_frame(X) else np.stack(tables)
 
     def _complete(
         self, observed: NDArray[Any], n_draws: int | None = None, random_state: Any = None
@@ -383,11 +383,12 @@ n_other_features)
         return others
 
 
-def _is_frame(X: Any) -> bool:
+def is_frame(X: Any) -> bool:
+    """Whether a table is a frame of pandas or polars."""
     return hasattr(X, "columns") and (hasattr(X, "isetitem") or hasattr(X, "with_columns"))
 
 
-def _write_frame(X: Any, table: NDArray[Any], is_changed: NDArray[np.bool_]) -> Any:
+def write_frame(X: Any, table: NDArray[Any], is_changed: NDArray[np.bool_]) -> Any:
     """Copy a frame, with some of its columns replaced by those of a table (n, D)."""
     if hasattr(X, "isetitem"):  # pandas
         frame = X.copy()

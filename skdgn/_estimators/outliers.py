@@ -1,4 +1,4 @@
-"""Outliers: samples of low density under a fitted generator."""
+"""DGNOutlierDetector: samples of low density, how sure that is, and why they are."""
 
 from __future__ import annotations
 
@@ -11,16 +11,30 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, OutlierMixin, clone
+from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
+from skdgn._estimators.attributes import unchanged_by_failure
+from skdgn._estimators.conformal import Calibration, conformal_p_values, own_p_values, reject
 from skdgn._estimators.delegation import DelegatingMixin
+from skdgn._estimators.density import ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.mixture import default_mixture
-from skdgn._estimators.sklearn_parts import VERBOSE, HasMethods, Interval, fit_context, take_samples
-from skdgn._estimators.validation import fill_masked
-from skdgn._runtime import Floats, Reporter, VersionedMixin
+from skdgn._estimators.sklearn_parts import (
+    VERBOSE,
+    HasMethods,
+    Interval,
+    StrOptions,
+    fit_context,
+    take_samples,
+)
+from skdgn._estimators.thresholds import natural_threshold, weighted_quantile
+from skdgn._estimators.trimming import fit_trimmed
+from skdgn._estimators.validation import check_weights, fill_masked
+from skdgn._runtime import Floats, Reporter, VersionedMixin, check_integer
 
+_P_VALUES = ("cross", "split", "model")
 # So many samples that were held out tell a threshold to about 1 %: large tables need no more folds.
 _ENOUGH_SAMPLES = 500
 # Fewer different samples than this tell nothing by being held out.
@@ -39,11 +53,21 @@ class DGNOutlierDetector(
     estimator : DGNMixture or other density estimator, default=None
         Anything with ``score_samples``; a pipeline that ends in one will do.  None stands for
         ``DGNMixture()``, with fewer networks if there are fewer than 40 samples.
-    contamination : float, default=0.1
+    contamination : float or "auto", default=0.1
         Share of outliers among the samples it is fitted to, in (0, 0.5]: it sets the threshold.
-    cv : int or None, default=5
-        Number of folds for the threshold, see Notes; None takes it from the samples that the
-        estimator was fitted to, whatever they say about others.
+        ``"auto"`` assumes no share: the threshold is what one in a hundred normal samples would
+        fall below, as their log densities spread in the middle, where no outliers are.
+    cv : int, cross-validation splitter, iterable of splits or None, default=5
+        Number of folds for the threshold and `p_values`, see Notes; or splits as scikit-learn makes
+        them, into samples to fit to and samples to hold out.  None takes the threshold from the
+        samples that the estimator was fitted to, whatever they say about others.
+    trim : float, default=0.0
+        Share of the samples, in [0, 0.5), that the estimator is fitted without: the least likely
+        ones.  For tables with outliers in them, which a model would learn otherwise.
+    fdr : float, default=None
+        If given, `predict` calls those samples outliers whose `p_values` are so small that at most
+        this share of them is expected to be normal, by the procedure of Benjamini and Hochberg,
+        whatever the threshold is.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the estimator and of all its parts that have one; None leaves theirs as they are.
     n_jobs : int, default=None
@@ -58,6 +82,9 @@ class DGNOutlierDetector(
         The fitted estimator.
     offset_ : float
         Log density below which a sample is an outlier.
+    trimmed_likelihoods_ : ndarray of shape (n_rounds,)
+        Mean log density of the samples left in, after the fit to all samples and after every round
+        without the least likely ones; it never decreases.  Empty if ``trim`` is 0.
     n_features_in_ : int
         Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -81,6 +108,9 @@ class DGNOutlierDetector(
     as make 500 samples, a single one from 2,500 on.  Tables with fewer than ten different samples,
     or larger than scikit-learn's ``working_memory``, are not folded.
 
+    **Trimming.**  The estimator is fitted to all samples, and then again without the share ``trim``
+    of them that is least likely, until the mean log density of those left in rises no more.
+
     Examples
     --------
     >>> from skdgn.datasets import make_noisy_circle
@@ -93,8 +123,10 @@ class DGNOutlierDetector(
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [HasMethods(["fit", "score_samples"]), None],
-        "contamination": [Interval(Real, 0, 0.5, closed="right")],
-        "cv": [Interval(Integral, 2, None, closed="left"), None],
+        "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
+        "cv": ["cv_object"],
+        "trim": [Interval(Real, 0, 0.5, closed="left")],
+        "fdr": [Interval(Real, 0, 1, closed="neither"), None],
         "random_state": ["random_state", np.random.Generator],
         "n_jobs": [Integral, None],
         "verbose": VERBOSE,
@@ -103,9 +135,11 @@ class DGNOutlierDetector(
     def __init__(
         self,
         estimator: Any = None,
-        contamination: float = 0.1,
+        contamination: float | str = 0.1,
         *,
-        cv: int | None = 5,
+        cv: Any = 5,
+        trim: float = 0.0,
+        fdr: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -113,6 +147,8 @@ class DGNOutlierDetector(
         self.estimator = estimator
         self.contamination = contamination
         self.cv = cv
+        self.trim = trim
+        self.fdr = fdr
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -140,7 +176,7 @@ class DGNOutlierDetector(
         return X if hasattr(X, "columns") else rows, rows
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: ArrayLike, y: None = None) -> Self:
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the estimator, and the threshold.
 
         Parameters
@@ -149,6 +185,8 @@ class DGNOutlierDetector(
             NaN where a value is missing, if the estimator allows it.
         y : None
             Ignored, present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples, if the estimator has them; a weight of 2 counts a sample twice.
 
         Returns
         -------
@@ -164,42 +202,83 @@ class DGNOutlierDetector(
         >>> int((detector.score_samples(X) < detector.offset_).sum())  # a fifth of the samples
         1
         """
-        table, rows = self._validate(X, reset=True)
-        reporter = Reporter(self.verbose)
-        reporter.head("fit to all samples")
-        estimator = self._configure(clone(self._template(len(rows)))).fit(table)
-        offset = np.quantile(estimator.score_samples(table), self.contamination)
-        if self.cv is not None and rows.nbytes <= 2.0**20 * get_config()["working_memory"]:
-            unseen = self._score_unseen(table, rows, self.cv, reporter)
-            if _is_too_high(offset, unseen, self.contamination):
-                offset = np.quantile(unseen, self.contamination)
-        self.estimator_, self.offset_ = estimator, float(offset)
+        with unchanged_by_failure(self):
+            table, rows = self._validate(X, reset=True)
+            weights = check_weights(sample_weight, rows)
+            if sample_weight is not None and _weight_parameter(self._template()) is None:
+                raise ValueError(
+                    "sample_weight needs an estimator with weights in fit, "
+                    f"got {self._template()!r}."
+                )
+            reporter = Reporter(self.verbose)
+            reporter.head("fit to all samples")
+            estimator, objectives = self._fit_estimator(table, weights)
+            scores = np.asarray(estimator.score_samples(table), dtype=np.float64)
+            self._calibrations: list[Calibration] = []
+            if self.cv is not None and rows.nbytes <= 2.0**20 * get_config()["working_memory"]:
+                self._calibrations = self._calibrate(table, rows, weights, reporter)
+            self.estimator_, self.trimmed_likelihoods_ = estimator, objectives
+            self.offset_ = self._find_threshold(scores, weights)
         return self
 
-    def _score_unseen(self, table: Any, rows: NDArray[Any], cv: int, reporter: Reporter) -> Floats:
-        """Log densities of samples under models fitted without them; none if there are too few."""
-        folds = _assign_folds(rows, cv)
-        n_folds = int(folds.max()) + 1
-        if n_folds == 1:
-            return np.empty(0)
-        scores: list[Floats] = []
-        n_fits = math.ceil(n_folds * min(1.0, _ENOUGH_SAMPLES / len(rows)))
-        for fold in range(n_fits):
-            reporter.head(f"fit {fold + 1}/{n_fits} to all but a fold, for the threshold")
-            training, left_out = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-            estimator = self._configure(clone(self._template(len(training))))
+    def _fit_estimator(self, table: Any, weights: Floats) -> tuple[Any, Floats]:
+        """Fit the estimator to samples of positive weight, robustly if asked to."""
+        template = self._template(weights.sum())
+
+        def fit(weights: Floats) -> Any:
+            estimator = self._configure(clone(template))
+            used = np.flatnonzero(weights > 0.0)
+            name, weights = _weight_parameter(estimator), weights[used]
+            # Without weights, the sample that is left in for a part is left in.
+            parameters = {} if name is None or np.all(weights == 1.0) else {name: weights}
+            return estimator.fit(take_samples(table, used), **parameters)
+
+        def score(estimator: Any) -> Floats:
+            return np.asarray(estimator.score_samples(table), dtype=np.float64)
+
+        if self.trim == 0.0:
+            return fit(weights), np.empty(0)
+        return fit_trimmed(fit, score, weights, float(self.trim))
+
+    def _calibrate(
+        self, table: Any, rows: NDArray[Any], weights: Floats, reporter: Reporter
+    ) -> list[Calibration]:
+        """Fit without each of some folds; with each estimator, return the samples left out."""
+        splits = _split(rows, weights, self.cv)
+        calibrations = []
+        for number, (training, left_out) in enumerate(splits, start=1):
+            reporter.head(f"fit {number}/{len(splits)} to all but a fold, for the threshold")
             with warnings.catch_warnings():
                 # The fit to all samples has said what there is to say.
                 warnings.simplefilter("ignore", UserWarning)
                 try:
-                    estimator.fit(take_samples(table, training))
+                    estimator, _ = self._fit_estimator(
+                        take_samples(table, training), weights[training]
+                    )
                 except ValueError as error:
                     raise ValueError(
-                        f"cv={cv} needs an estimator that can be fitted without any one of "
+                        f"cv={self.cv} needs an estimator that can be fitted without any one of "
                         f"the folds: {error} Use fewer folds, or cv=None."
                     ) from error
-            scores.append(estimator.score_samples(take_samples(table, left_out)))
-        return np.concatenate(scores)
+            unseen = np.asarray(rows[left_out], dtype=np.float64)
+            own = take_samples(table, left_out)
+            calibrations.append(Calibration(estimator, own, unseen, weights[left_out]))
+        return calibrations
+
+    def _find_threshold(self, scores: Floats, weights: Floats) -> float:
+        """Find the threshold, given log densities of the samples."""
+        unseen, unseen_weights = np.empty(0), np.empty(0)
+        if self._calibrations:
+            found = [part.estimator.score_samples(part.table) for part in self._calibrations]
+            unseen = np.concatenate(found)
+            unseen_weights = np.concatenate([part.weights for part in self._calibrations])
+        if isinstance(self.contamination, str):
+            judged = (unseen, unseen_weights) if len(unseen) > 0 else (scores, weights)
+            return natural_threshold(*judged)
+        offset = weighted_quantile(scores, weights, self.contamination)
+        if _is_too_high(offset, unseen, unseen_weights, self.contamination):
+            offset = weighted_quantile(unseen, unseen_weights, self.contamination)
+        return offset
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Compute the log density of each sample: the lower, the more abnormal.
@@ -274,7 +353,163 @@ class DGNOutlierDetector(
         >>> detector.predict([[1.5, 1.5], [1.5, 2.5]])
         array([ 1, -1])
         """
-        return np.where(self.decision_function(X) < 0.0, -1, 1)
+        if self.fdr is None:
+            return np.where(self.decision_function(X) < 0.0, -1, 1)
+        return np.where(reject(self.p_values(X), float(self.fdr)), -1, 1)
+
+    def p_values(
+        self, X: ArrayLike, method: str = "cross", *, n_draws: int = 1000, random_state: Any = None
+    ) -> Floats:
+        """Compute the probability that a normal sample is at most as likely as each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New samples; NaN where a value is missing, if the estimator allows it.
+        method : {"cross", "split", "model"}, default="cross"
+            What samples are compared with: those of all folds of ``cv``, each by the estimator
+            fitted without it; those of one fold; or draws from the fitted density itself, which
+            needs an exact one and trusts that it is right.
+        n_draws : int, default=1000
+            Number of these draws.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of these draws.  None takes that of the fitted ``estimator_``.
+
+        Returns
+        -------
+        p_values : ndarray of shape (n_samples,)
+            The smaller, the more abnormal; at least one by one more than the number of samples
+            compared with.  1 for samples without any value.
+
+        Notes
+        -----
+        ``"split"`` is valid whatever the estimator, and for any number of samples: if a sample is
+        normal, in that it might as well have been one of those that the detector was fitted to,
+        its p-value is at most alpha with probability at most alpha.  So it is for ``"cross"`` if
+        there is one fold; with more of them the guarantee is 2 alpha (Vovk et al., 2018), while the
+        probability is close to alpha, and comes from more samples.  Outliers in `fit` make p-values
+        larger, hence cautious.
+
+        A sample with missing values is compared by what was observed of it: with all samples in
+        which it was observed, too, and by nothing else of these.  So p-values of samples with
+        different missing values can be compared, and are valid if values are missing at random.  If
+        fewer than 99 samples have all these features, what others lack of them is drawn given the
+        rest, by the estimator fitted without them; validity then rests on that one.
+
+        Examples
+        --------
+        >>> from skdgn import DGNOutlierDetector, PiecewiseAffineDGN
+        >>> from skdgn.datasets import make_noisy_circle
+        >>> X = make_noisy_circle(200, random_state=0)
+        >>> network = PiecewiseAffineDGN(hidden_layer_sizes=(8,), tol=0.01, random_state=0)
+        >>> detector = DGNOutlierDetector(network).fit(X)
+        >>> detector.p_values([[1.0, 0.0], [2.0, 0.0], [2.0, float("nan")]]) < 0.05
+        array([False,  True,  True])
+        """
+        check_is_fitted(self)
+        if not isinstance(method, str) or method not in _P_VALUES:
+            raise ValueError(f"method must be one of {_P_VALUES}, got {method!r}.")
+        check_integer(n_draws, "n_draws")
+        table, rows = self._validate(X, reset=False)
+        rows = np.asarray(rows, dtype=np.float64)
+        if method == "model":
+            return own_p_values(self._exact_density("p_values"), rows, int(n_draws), random_state)
+        if not self._calibrations:
+            raise ValueError(
+                f"method={method!r} needs samples that were held out: cv must not be None, and "
+                f"there must be {_FEWEST_SAMPLES} different samples in fit; got cv={self.cv}."
+            )
+        folds = self._calibrations if method == "cross" else self._calibrations[:1]
+        return conformal_p_values(folds, table, rows)
+
+    def explain(
+        self,
+        X: ArrayLike,
+        method: str = "shapley",
+        *,
+        n_permutations: int = 100,
+        random_state: Any = None,
+        return_error: bool = False,
+    ) -> Any:
+        """Compute what each value of a sample contributes to how abnormal it is.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing: it contributes 0.
+        method : {"shapley", "leave_one_out"}, default="shapley"
+            Contributions that add up to ``-score_samples(X)``; or the surprise at each value once
+            all others are known.
+        n_permutations : int, default=100
+            Number of orders, for samples with more than 12 observed values.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of these orders.
+        return_error : bool, default=False
+            Whether to return standard errors, too.
+
+        Returns
+        -------
+        contributions : ndarray of shape (n_samples, n_features)
+            In nats.
+        errors : ndarray of shape (n_samples, n_features)
+            Their standard errors, if ``return_error``.
+
+        See Also
+        --------
+        PiecewiseAffineDGN.explain : The same for any exact density, and what it means.
+
+        Examples
+        --------
+        >>> from skdgn import DGNOutlierDetector, PiecewiseAffineDGN
+        >>> X = [[0.0, 0.1], [1.0, 0.9], [2.0, 2.1], [3.0, 2.9], [4.0, 3.9]]
+        >>> linear = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+        >>> detector = DGNOutlierDetector(linear).fit(X)
+        >>> contributions = detector.explain([[2.0, 20.0]])
+        >>> bool(abs(contributions.sum() + detector.score_samples([[2.0, 20.0]])[0]) < 1e-9)
+        True
+        """
+        check_is_fitted(self)
+        _, rows = self._validate(X, reset=False)
+        density = self._exact_density("explain")
+        names = getattr(density, "feature_names_in_", None)
+        table = X if names is not None else rows
+        return density.explain(
+            table,
+            method,
+            n_permutations=n_permutations,
+            random_state=random_state,
+            return_error=return_error,
+        )
+
+    def _exact_density(self, method: str) -> ExactDensity:
+        if not isinstance(self.estimator_, ExactDensity):
+            raise ValueError(
+                f"{method} needs marginals: the estimator must be an exact density, a "
+                f"PiecewiseAffineDGN, DGNMixture or DGNEnsemble, got {self.estimator_!r}."
+            )
+        return self.estimator_
+
+
+def _weight_parameter(estimator: Any) -> str | None:
+    """Name of the weights of samples in an estimator's `fit`, or a pipeline's; None without."""
+    if hasattr(estimator, "steps"):
+        name, last = estimator.steps[-1]
+        return f"{name}__sample_weight" if has_fit_parameter(last, "sample_weight") else None
+    return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else None
+
+
+def _split(
+    rows: NDArray[Any], weights: Floats, cv: Any
+) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Split samples of positive weight, into those to fit to and those to hold out; none if few."""
+    if not isinstance(cv, Integral):
+        found = check_cv(cv).split(rows)
+        return [(fit[weights[fit] > 0.0], out[weights[out] > 0.0]) for fit, out in found]
+    heavy = np.flatnonzero(weights > 0.0)
+    folds = _assign_folds(rows[heavy], int(cv))
+    n_folds = int(folds.max()) + 1
+    n_fits = math.ceil(n_folds * min(1.0, _ENOUGH_SAMPLES / weights.sum())) if n_folds > 1 else 0
+    return [(heavy[folds != fold], heavy[folds == fold]) for fold in range(n_fits)]
 
 
 def _assign_folds(rows: NDArray[Any], n_folds: int) -> NDArray[np.intp]:
@@ -291,8 +526,8 @@ def _assign_folds(rows: NDArray[Any], n_folds: int) -> NDArray[np.intp]:
     return np.asarray(folds[places], dtype=np.intp)
 
 
-def _is_too_high(offset: float, unseen: Floats, contamination: float) -> bool:
+def _is_too_high(offset: float, unseen: Floats, weights: Floats, contamination: float) -> bool:
     """Whether significantly more of the log densities are below a threshold than should be."""
-    n_expected = contamination * len(unseen)
+    n_expected = contamination * weights.sum()
     error = math.sqrt(n_expected * (1.0 - contamination))
-    return bool(np.sum(unseen < offset) > n_expected + _STANDARD_ERRORS * error)
+    return bool(weights[unseen < offset].sum() > n_expected + _STANDARD_ERRORS * error)

@@ -1,5 +1,6 @@
 """The posterior of samples: which regions matter for them, and everything read from these."""
 
+from skdgn._posterior.attribution import shapley_values, surprises
 from skdgn._posterior.feature_distributions import FeatureDistributions, quantiles
 from skdgn._posterior.gaussians import check_gaussians
 from skdgn._posterior.incomplete_conditionals import RegionMaps
@@ -25,4 +26,6 @@ __all__ = [
     "feature_modes",
     "highest_density_sets",
     "quantiles",
+    "shapley_values",
+    "surprises",
 ]

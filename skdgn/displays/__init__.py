@@ -2,6 +2,7 @@
 
 from skdgn.displays.density import DensityDisplay
 from skdgn.displays.likelihood import LikelihoodCurveDisplay
+from skdgn.displays.outliers import OutlierDisplay
 from skdgn.displays.partition import LatentPartitionDisplay
 from skdgn.displays.posterior import PosteriorDisplay
 from skdgn.displays.size_path import SizePathDisplay
@@ -10,6 +11,7 @@ __all__ = [
     "DensityDisplay",
     "LatentPartitionDisplay",
     "LikelihoodCurveDisplay",
+    "OutlierDisplay",
     "PosteriorDisplay",
     "SizePathDisplay",
 ]

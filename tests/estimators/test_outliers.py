@@ -9,13 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn import config_context
+from sklearn.base import BaseEstimator, DensityMixin, clone
 from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import KFold
 from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdgn._estimators import outliers as outliers
+from skdgn._estimators import thresholds
 from skdgn._estimators.mixture import DGNMixture
 from skdgn._estimators.network import PiecewiseAffineDGN
 from skdgn._estimators.outliers import DGNOutlierDetector
@@ -263,3 +266,248 @@ def test_every_fit_has_a_heading(rows, capsys):
     assert headings == ["fit to all samples", *folds]
     assert lines[0] == headings[0]
     assert len(lines) > 2 * len(headings)  # and what the fits say
+
+
+# Explanations.
+
+LINEAR = PiecewiseAffineDGN(hidden_layer_sizes=(), covariance_type="full", random_state=0)
+
+
+def test_explanations_are_those_of_the_density_and_add_up(
+    detector: DGNOutlierDetector, rows: np.ndarray
+) -> None:
+    odd = np.array([[0.0, 0.0], [3.0, np.nan], [1.0, 0.0]])
+    found = detector.explain(odd)
+    np.testing.assert_allclose(found.sum(axis=1), -detector.score_samples(odd), rtol=1e-10)
+    np.testing.assert_array_equal(found, detector.estimator_.explain(odd))
+    values, errors = detector.explain(odd, method="leave_one_out", return_error=True)
+    assert values[1, 1] == 0.0
+    assert np.all(errors == 0.0)
+    frame = pd.DataFrame(rows[:60], columns=["a", "b"])
+    named = DGNOutlierDetector(LINEAR, cv=None).fit(frame)
+    assert named.explain(frame).shape == (60, 2)
+
+
+def test_what_has_no_marginals_cannot_explain(rows: np.ndarray) -> None:
+    mixture = DGNOutlierDetector(GaussianMixture(), cv=None).fit(rows)
+    for call in (mixture.explain, lambda X: mixture.p_values(X, method="model")):
+        with pytest.raises(ValueError, match="the estimator must be an exact density"):
+            call(rows)
+
+
+# p-values.
+
+
+def make_normal(seed: int, n_samples: int, missing: float = 0.0) -> np.ndarray:
+    """Samples of a distribution that depends on the seed, values missing at random."""
+    mixing = np.random.default_rng(seed).normal(size=(4, 4))
+    rng = np.random.default_rng([seed, n_samples])
+    rows = rng.normal(size=(n_samples, 4)) @ mixing
+    rows[rng.random(rows.shape) < missing] = np.nan
+    return rows
+
+
+def largest_gap(p_values: np.ndarray) -> float:
+    """Kolmogorov and Smirnov's distance from the uniform distribution."""
+    n = len(p_values)
+    ordered = np.sort(p_values)
+    above, below = np.arange(1, n + 1) / n - ordered, ordered - np.arange(n) / n
+    return float(max(above.max(), below.max()))
+
+
+@pytest.mark.parametrize("method", ["split", "cross", "model"])
+@pytest.mark.parametrize("missing", [0.0, 0.5])
+def test_p_values_of_normal_samples_are_uniform(method: str, missing: float) -> None:
+    n_fit, n_new, n_draws, n_tables = 300, 100, 400, 20
+    gaps = []
+    for seed in range(n_tables):
+        detector = DGNOutlierDetector(LINEAR, cv=3).fit(make_normal(seed, n_fit, missing))
+        new = make_normal(seed, n_new, missing)
+        new = new[~np.isnan(new).all(axis=1)]
+        gaps.append(largest_gap(detector.p_values(new, method=method, n_draws=n_draws)))
+    # Both sides are samples.  At 1 %, with as many samples as there are to compare with.
+    n_compared = {"split": n_fit / 3, "cross": n_fit, "model": n_draws}[method]
+    limit = 1.63 * np.sqrt(1.0 / n_new + 1.0 / n_compared)
+    # Two of twenty happen once in sixty times, three once in a thousand.
+    assert np.sum(np.array(gaps) > limit) <= 2
+
+
+def test_split_p_values_are_valid_for_finite_samples() -> None:
+    """Marginally, over tables: P(p <= alpha) <= alpha, whatever the estimator."""
+    p_values = []
+    for seed in range(300):
+        table = np.random.default_rng(seed).standard_t(3, size=(31, 2))
+        detector = DGNOutlierDetector(HEART, cv=3).fit(table[:30])
+        p_values.append(detector.p_values(table[30:], method="split")[0])
+    for alpha in (0.1, 0.2, 0.5):
+        error = np.sqrt(alpha * (1.0 - alpha) / 300)
+        assert np.mean(np.array(p_values) <= alpha) <= alpha + 2.6 * error
+
+
+def test_p_values_compare_what_was_observed() -> None:
+    rows = make_normal(0, 200)
+    detector = DGNOutlierDetector(LINEAR, cv=2).fit(rows)
+    sample = np.array([[5.0, np.nan, 0.0, np.nan]])
+    count = 0
+    for part in detector._calibrations:
+        reduced = np.where(np.isnan(sample), np.nan, part.rows)
+        count += np.sum(
+            part.estimator.score_samples(reduced) <= part.estimator.score_samples(sample)
+        )
+    assert detector.p_values(sample) == pytest.approx((1.0 + count) / 201.0)
+    assert detector.p_values([[np.nan] * 4]) == 1.0
+    # With weights, samples count as often as they say.
+    weighted = DGNOutlierDetector(LINEAR, cv=2).fit(rows, sample_weight=np.full(200, 3.0))
+    assert weighted.p_values(sample) == pytest.approx((1.0 + 3.0 * count) / 601.0)
+
+
+class Wrapped(DensityMixin, BaseEstimator):
+    """A density with missing values that is none of ours."""
+
+    def fit(self, X: Any, y: None = None) -> Wrapped:
+        self.names_ = list(getattr(X, "columns", []))
+        self.density_ = clone(LINEAR).fit(np.asarray(X))
+        return self
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        assert list(getattr(X, "columns", [])) == self.names_
+        return self.density_.score_samples(np.asarray(X))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def test_p_values_of_any_estimator_and_of_frames(rows: np.ndarray) -> None:
+    frame = pd.DataFrame(rows, columns=["a", "b"])
+    pipeline = make_pipeline(StandardScaler(), GaussianMixture(4, random_state=0))
+    found = DGNOutlierDetector(pipeline).fit(frame).p_values(frame[:5])
+    expected = DGNOutlierDetector(pipeline).fit(rows).p_values(rows[:5])
+    np.testing.assert_allclose(found, expected)
+    holes = frame.copy()
+    holes.iloc[::3, 1] = np.nan
+    inside = DGNOutlierDetector(Wrapped(), cv=2).fit(holes)
+    direct = DGNOutlierDetector(LINEAR, cv=2).fit(holes)
+    np.testing.assert_allclose(inside.p_values(holes[:9]), direct.p_values(holes[:9]))
+    # None of the samples to compare with has both, and not every estimator can draw the rest.
+    nothing = np.column_stack([rows[:40, 0], np.full(40, np.nan)])
+    nothing[20:] = nothing[20:, ::-1]
+    assert DGNOutlierDetector(Wrapped(), cv=2).fit(nothing).p_values([[50.0, 50.0]]) == 1.0
+    assert DGNOutlierDetector(LINEAR, cv=2).fit(nothing).p_values([[50.0, 50.0]]) < 0.05
+
+
+def test_folds_may_be_given(rows: np.ndarray) -> None:
+    splits = [(np.arange(0, 200), np.arange(200, 300)), (np.arange(100, 300), np.arange(0, 100))]
+    weights = np.where(np.arange(300) < 10, 0.0, 1.0)
+    detector = DGNOutlierDetector(LINEAR, cv=splits).fit(rows, sample_weight=weights)
+    np.testing.assert_array_equal(detector._calibrations[0].rows, rows[200:])
+    np.testing.assert_array_equal(detector._calibrations[1].rows, rows[10:100])
+    folded = DGNOutlierDetector(LINEAR, cv=KFold(3)).fit(rows)
+    assert len(folded._calibrations) == 3
+
+
+def test_p_values_need_samples_that_were_held_out(rows: np.ndarray) -> None:
+    detector = DGNOutlierDetector(LINEAR, cv=None).fit(rows)
+    with pytest.raises(ValueError, match="needs samples that were held out: cv must not be None"):
+        detector.p_values(rows)
+    assert detector.p_values(rows[:3], method="model", random_state=0).shape == (3,)
+    with pytest.raises(ValueError, match=r"method must be one of .* got 'exact'"):
+        detector.p_values(rows, method="exact")
+    with pytest.raises(ValueError, match="n_draws"):
+        detector.p_values(rows, n_draws=0)
+
+
+def test_the_false_discovery_rate_is_at_most_the_nominal_one() -> None:
+    rates, found = [], []
+    for seed in range(10):
+        normal = make_normal(seed, 400)
+        detector = DGNOutlierDetector(LINEAR, cv=2, fdr=0.2).fit(normal)
+        new = make_normal(seed, 180)
+        outliers = make_normal(seed, 20) * 6.0
+        labels = detector.predict(np.concatenate([new, outliers]))
+        n_false, n_true = np.sum(labels[:180] == -1), np.sum(labels[180:] == -1)
+        rates.append(n_false / max(1, n_false + n_true))
+        found.append(n_true / 20)
+    assert np.mean(rates) <= 0.2
+    assert np.mean(found) > 0.8
+    assert set(DGNOutlierDetector(LINEAR, fdr=0.01).fit(normal).predict(new)) == {1}
+
+
+# Contamination that nobody knows, weights, trimming.
+
+
+@pytest.mark.parametrize("n_features", [1, 4, 12])
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_a_threshold_without_a_share_of_outliers(n_features: int, share: float) -> None:
+    rng = np.random.default_rng(n_features)
+    normal = rng.normal(size=(900, n_features))
+    outliers = rng.normal(size=(int(share * 900), n_features)) + 20.0
+    table = np.concatenate([normal, outliers])
+    detector = DGNOutlierDetector(LINEAR, "auto", cv=2, trim=share).fit(table)
+    false_alarms = np.mean(detector.predict(rng.normal(size=(4000, n_features))) == -1)
+    assert false_alarms < 0.03
+    # Outliers among the samples make it cautious.
+    assert share > 0.0 or false_alarms > 0.003
+    assert np.all(detector.predict(normal[:20] + 20.0) == -1)
+
+
+def test_a_threshold_without_folds_or_without_spread(rows: np.ndarray) -> None:
+    detector = DGNOutlierDetector(LINEAR, "auto", cv=None).fit(rows)
+    assert 0.0 <= np.mean(detector.predict(rows) == -1) < 0.1
+    assert thresholds.natural_threshold(np.ones(9), np.ones(9)) == 1.0
+    # Log densities that are skewed the other way, and those with an endless tail.
+    scores = np.random.default_rng(0).exponential(size=500)
+    assert np.mean(scores < thresholds.natural_threshold(scores, np.ones(500))) < 0.01
+    heavy = -np.exp(6.0 * np.random.default_rng(0).normal(size=500))
+    assert np.isfinite(thresholds.natural_threshold(heavy, np.ones(500)))
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.25, 0.5, 1.0])
+def test_weighted_quantiles_are_those_of_repeated_values(share: float) -> None:
+    rng = np.random.default_rng(0)
+    values, weights = rng.normal(size=40), rng.integers(1, 5, 40).astype(float)
+    expected = np.quantile(np.repeat(values, weights.astype(int)), share)
+    assert thresholds.weighted_quantile(values, weights, share) == pytest.approx(expected)
+    assert thresholds.weighted_quantile(values[:1], np.array([0.5]), share) == values[0]
+
+
+def test_weights_count_samples(rows: np.ndarray) -> None:
+    weights = np.random.default_rng(0).integers(0, 3, len(rows)).astype(float)
+    weighted = DGNOutlierDetector(LINEAR, cv=2).fit(rows, sample_weight=weights)
+    repeated = DGNOutlierDetector(LINEAR, cv=2).fit(np.repeat(rows, weights.astype(int), axis=0))
+    assert weighted.offset_ == pytest.approx(repeated.offset_, rel=1e-9)
+    np.testing.assert_allclose(weighted.p_values(rows), repeated.p_values(rows))
+    pipeline = make_pipeline(StandardScaler(), LINEAR)
+    assert DGNOutlierDetector(pipeline, cv=None).fit(rows, None, weights).n_features_in_ == 2
+    for estimator in (GaussianMixture(), make_pipeline(StandardScaler(), GaussianMixture())):
+        with pytest.raises(ValueError, match="sample_weight needs an estimator with weights"):
+            DGNOutlierDetector(estimator).fit(rows, sample_weight=weights)
+
+
+def test_trimming_leaves_outliers_out_and_never_lowers_its_objective(rows: np.ndarray) -> None:
+    rng = np.random.default_rng(0)
+    normal, outliers = rng.normal(size=(270, 3)), rng.normal(size=(30, 3)) * 0.3 + [12.0, 0.0, 0.0]
+    table = np.concatenate([normal, outliers])
+    plain = DGNOutlierDetector(LINEAR, cv=None).fit(table)
+    robust = DGNOutlierDetector(LINEAR, cv=None, trim=0.1).fit(table)
+    assert len(robust.trimmed_likelihoods_) > 1
+    assert np.all(np.diff(robust.trimmed_likelihoods_) > 0.0)
+    kept = np.sort(robust.score_samples(table))[30:]
+    assert kept.mean() == pytest.approx(robust.trimmed_likelihoods_[-1])
+    assert plain.score_samples(normal).mean() < robust.score_samples(normal).mean() - 0.5
+    # As if the outliers had never been there.
+    clean = DGNOutlierDetector(LINEAR, cv=None).fit(normal)
+    np.testing.assert_allclose(robust.score_samples(normal), clean.score_samples(normal), atol=1e-6)
+    assert plain.trimmed_likelihoods_.size == 0
+    # Estimators without weights, too.
+    mixture = DGNOutlierDetector(GaussianMixture(random_state=0), cv=2, trim=0.1).fit(table)
+    assert np.all(mixture.predict(outliers) == -1)
+
+
+def test_a_failed_fit_of_the_detector_changes_nothing(rows: np.ndarray) -> None:
+    detector = DGNOutlierDetector(LINEAR, cv=None).fit(rows)
+    expected = detector.score_samples(rows)
+    with pytest.raises(ValueError, match="observed value"):
+        detector.fit(np.full((20, 3), np.nan))
+    np.testing.assert_array_equal(detector.score_samples(rows), expected)

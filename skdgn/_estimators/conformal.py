@@ -1,0 +1,110 @@
+"""Conformal p-values: how samples rank among others that a model has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdgn._estimators.conditioning import is_frame, write_frame
+from skdgn._estimators.density import ExactDensity
+from skdgn._estimators.sklearn_parts import take_samples
+from skdgn._runtime import Bools, Floats
+
+# With fewer samples to compare with, p-values do not get below 1 %: samples that lack some of the
+# features are completed then.
+_FEWEST_COMPARED = 99.0
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """An estimator, and samples that it was not fitted to."""
+
+    estimator: Any
+    table: Any  # (n, D), a frame if the estimator was fitted to one
+    rows: Floats  # the same as an array
+    weights: Floats  # (n,)
+
+    def have(self, features: Bools) -> Bools:
+        """Tell of which samples all of some features were observed: (n,)."""
+        return np.asarray(~np.isnan(self.rows[:, features]).any(axis=1))
+
+    def complete(self) -> Calibration:
+        """Fill in what samples lack by draws, given the rest; always the same ones."""
+        (rows,) = self.estimator._complete(self.rows, 1, 0)
+        return Calibration(self.estimator, rows, rows, self.weights)
+
+    def count(self, table: Any, rows: Floats) -> tuple[Floats, float]:
+        """Weight of the samples that are at most as likely as each of some others, (n,); of all.
+
+        The others are of the same pattern, by whose features alone samples are compared.
+        """
+        features = ~np.isnan(rows[0])
+        chosen = np.flatnonzero(self.have(features))
+        if chosen.size == 0:
+            return np.zeros(len(rows)), 0.0
+        reduced = np.where(features, self.rows[chosen], np.nan)
+        compared = _score(self.estimator, take_samples(self.table, chosen), reduced)
+        order = np.argsort(compared)
+        weights = np.concatenate([[0.0], np.cumsum(self.weights[chosen][order])])
+        scores = _score(self.estimator, table, rows)
+        return weights[np.searchsorted(compared[order], scores, side="right")], float(weights[-1])
+
+
+def conformal_p_values(calibrations: Sequence[Calibration], table: Any, rows: Floats) -> Floats:
+    """Compute the share of samples that are at most as likely as each of rows (n, D)."""
+    p_values = np.ones(len(rows))
+    completed: Sequence[Calibration] = ()
+    patterns, places = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        own = np.flatnonzero(places.ravel() == number)
+        if not pattern.any():
+            continue  # nothing is unusual about nothing
+        compared = calibrations
+        if sum(part.weights[part.have(pattern)].sum() for part in calibrations) < min(
+            _FEWEST_COMPARED, sum(part.weights.sum() for part in calibrations)
+        ) and all(isinstance(part.estimator, ExactDensity) for part in calibrations):
+            completed = completed or [part.complete() for part in calibrations]
+            compared = completed
+        p_values[own] = _rank(compared, take_samples(table, own), rows[own])
+    return p_values
+
+
+def _rank(calibrations: Sequence[Calibration], table: Any, rows: Floats) -> Floats:
+    """Rank samples of one pattern among those of all calibrations, and themselves."""
+    counts = [part.count(table, rows) for part in calibrations]
+    below = np.sum([count for count, _ in counts], axis=0)
+    return np.asarray((1.0 + below) / (1.0 + sum(total for _, total in counts)))
+
+
+def _score(estimator: Any, table: Any, rows: Floats) -> Floats:
+    """Log densities of rows (n, D); a table like the one that the estimator was fitted to."""
+    if isinstance(estimator, ExactDensity):
+        return estimator._fitted_model().log_density(rows, estimator._workers())
+    hidden = np.asarray(np.isnan(rows).any(axis=0))
+    table = write_frame(table, rows, hidden) if is_frame(table) else rows
+    return np.asarray(estimator.score_samples(table), dtype=np.float64)
+
+
+def own_p_values(density: ExactDensity, rows: Floats, n_draws: int, random_state: Any) -> Floats:
+    """Estimate P(log p(X') <= log p(x)) of each of rows (n, D), X' drawn from the density itself.
+
+    X' has the missing values of x.
+    """
+    drawn, _ = density._fitted_model().draw(n_draws, density._random_source(random_state))
+    itself = Calibration(density, drawn, drawn, np.ones(n_draws))
+    return conformal_p_values([itself], rows, rows)
+
+
+def reject(p_values: Floats, rate: float) -> NDArray[np.bool_]:
+    """Reject hypotheses at a false-discovery rate, by Benjamini's and Hochberg's procedure."""
+    order = np.argsort(p_values)
+    levels = rate * np.arange(1, len(p_values) + 1) / len(p_values)
+    passed = np.flatnonzero(p_values[order] <= levels)
+    rejected = np.zeros(len(p_values), dtype=bool)
+    if passed.size > 0:
+        rejected[order[: passed[-1] + 1]] = True
+    return rejected

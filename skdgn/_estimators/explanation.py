@@ -1,0 +1,94 @@
+"""Which values of a sample make it unlikely: a method of all exact densities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from skdgn._estimators.conditioning import ExactConditioning
+from skdgn._posterior import shapley_values, surprises
+from skdgn._runtime import Floats, check_integer
+
+_METHODS = ("shapley", "leave_one_out")
+
+
+class ExactExplanation(ExactConditioning):
+    """The method of an exact density that shares a log density among features.
+
+    A mixin, like `ExactInference`.
+    """
+
+    def explain(
+        self,
+        X: ArrayLike,
+        method: str = "shapley",
+        *,
+        n_permutations: int = 100,
+        random_state: Any = None,
+        return_error: bool = False,
+    ) -> Any:
+        """Compute what each value of a sample contributes to how unlikely it is.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing: it contributes 0.  Any samples, not only those of `fit`.
+        method : {"shapley", "leave_one_out"}, default="shapley"
+            ``"shapley"`` shares ``-score_samples(X)`` among the values, see Notes: contributions of
+            a sample add up to it.  ``"leave_one_out"`` is the surprise at a value once all others
+            of its sample are known, ``-log p(x_j | others)``; these do not add up to anything.
+        n_permutations : int, default=100
+            Number of orders, at least 4, for samples with more than 12 observed values.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of these orders.  None takes the estimator's own ``random_state``.
+        return_error : bool, default=False
+            Whether to return standard errors, too.
+
+        Returns
+        -------
+        contributions : ndarray of shape (n_samples, n_features)
+            In nats.  The larger, the more a value makes its sample unlikely; negative if it makes
+            it likelier.  Not finite for samples with a log density of -inf.
+        errors : ndarray of shape (n_samples, n_features)
+            Standard errors of the contributions, if ``return_error``: zero where they are exact,
+            which is everywhere but for Shapley values of more than 12 observed values.
+
+        Notes
+        -----
+        A value's Shapley value is what it adds to ``-log p`` of the values before it, on average
+        over all orders of the values.  All of these are exact marginals of the density, not
+        samples with values replaced.  Up to 12 observed values all orders count, through the 4,096
+        subsets; beyond, orders are drawn, each with its reverse.  Contributions add up to
+        ``-score_samples(X)`` in either case.
+
+        Two values that contradict each other share the blame.  A value that is rare on its own has
+        a contribution even where another one explains it; leaving one out has no such memory.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0], [1.0], [0.0]]], [[0.0, 0.0, 0.0]], 0.1, activation="relu"
+        ... )  # two features that are alike, and a third of its own
+        >>> model.explain([[1.0, -1.0, 0.0]]).round(1)
+        array([[ 5.5,  5.5, -0.2]])
+        >>> model.explain([[1.0, -1.0, 0.0]], method="leave_one_out").round(1)
+        array([[ 9.6,  9.6, -0.2]])
+        """
+        if not isinstance(method, str) or method not in _METHODS:
+            raise ValueError(f"method must be one of {_METHODS}, got {method!r}.")
+        check_integer(n_permutations, "n_permutations", 4)
+        rows = np.asarray(self._validate_rows(X), dtype=np.float64)
+        model, workers = self._fitted_model(), self._workers()
+
+        def log_density(marginals: Floats) -> Floats:
+            return model.log_density(marginals, workers)
+
+        if method == "leave_one_out":
+            values, errors = surprises(log_density, rows), np.zeros(rows.shape)
+        else:
+            generator = self._random_source(random_state)
+            values, errors = shapley_values(log_density, rows, int(n_permutations), generator)
+        return (values, errors) if return_error else values
