@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skdgn._fit.counterparts import dense_counterpart, imitate
 from skdgn._fit.damping import Damping
-from skdgn._fit.least_squares import Pairs, average_pairs
+from skdgn._fit.least_squares import Pairs, average_pairs, fit_to_coordinates
 from skdgn._fit.maximization import GaussNewtonSystem, linearize, step_network
 from skdgn._fit.statistics import SufficientStatistics
 from skdgn._fit.tournament import hold_tournament
@@ -45,6 +46,10 @@ def fit_any_layers(
 ) -> Network:
     """Fit a network to coordinates (n, s) and rows (n, d); see `fit_to_coordinates`."""
     pairs = average_pairs(Pairs(coordinates, rows))
+    counterpart = dense_counterpart(architecture, rows.shape[1])
+    if counterpart is not None:
+        dense = fit_to_coordinates(coordinates, rows, counterpart, generator, to_beat)
+        return imitate(dense, architecture, pairs.latent)
     statistics = _statistics(pairs)
     noise = KINDS["spherical"].from_variances(np.ones(rows.shape[1]))
     networks = [

@@ -1,0 +1,191 @@
+"""Layers of every kind: large decoders, and what learned ones are worth.
+
+    SKDGN_DATA=<folder with mnist/> python benchmarks/layers.py [large circle fours]
+
+``large``: for decoders of 28 x 28 images with two latent dimensions, how many regions they have and
+how long it takes to list them, to compute the log density and the posterior of 500 images, and to
+audit an encoder by 20 of them; processor seconds, and the most memory that was used by then.
+``circle``: the noisy circle, the mean log-likelihood that fits end at, by activation, for as nearly
+the same number of identifiable parameters as there is.  ``fours``: images of the digit four at
+14 x 14, a convolutional decoder against a dense one, by BIC.
+Images are MNIST's, or scikit-learn's digits, enlarged, where these are not at hand.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import os
+import resource
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+
+from skdgn import PiecewiseAffineDGN
+from skdgn.datasets import make_noisy_circle
+from skdgn.layers import (
+    ConvTranspose2d,
+    Dense,
+    LeakyReLU,
+    MaxOut,
+    PReLU,
+    ReLU,
+    Reshape,
+)
+
+N_IMAGES, N_AUDITED = 500, 20
+SEEDS = range(5)
+
+
+def load_images(digit: int | None = None) -> np.ndarray:
+    """Return images (n, 28, 28) from 0 to 1, of one digit or of all."""
+    folder = Path(os.environ.get("SKDGN_DATA", "no folder")) / "mnist"
+    if folder.is_dir():
+        with gzip.open(folder / "train-images-idx3-ubyte.gz") as file:
+            images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 28, 28) / 255.0
+        with gzip.open(folder / "train-labels-idx1-ubyte.gz") as file:
+            labels = np.frombuffer(file.read(), np.uint8, offset=8)
+    else:
+        print("MNIST is not at hand (SKDGN_DATA): scikit-learn's digits, enlarged")
+        digits = load_digits()
+        images = np.kron(digits.images / 16.0, np.ones((1, 4, 4)))[:, 2:-2, 2:-2]
+        labels = digits.target
+    return images if digit is None else images[labels == digit]
+
+
+def draw(layers: list, n_components: int, seed: int = 0) -> list:
+    """Give layers random weights of the size that keeps values as they are."""
+    rng, shape, filled = np.random.default_rng(seed), (n_components,), []
+    for layer in layers:
+        if isinstance(layer, Dense):
+            n_inputs = int(np.prod(shape))
+            coef = rng.normal(size=(layer.n_units, n_inputs)) * np.sqrt(2.0 / n_inputs)
+            layer = Dense(layer.n_units, coef, 0.3 * rng.normal(size=layer.n_units))
+        elif isinstance(layer, ConvTranspose2d):
+            size = (shape[0], layer.n_channels, *layer.kernel_size)
+            coef = rng.normal(size=size) * np.sqrt(2.0 / (4 * shape[0]))
+            layer = ConvTranspose2d(
+                layer.n_channels,
+                layer.kernel_size,
+                stride=layer.stride,
+                padding=layer.padding,
+                coef=coef,
+                intercept=0.3 * rng.normal(size=layer.n_channels),
+            )
+        filled.append(layer)
+        shape = layer.output_shape(shape)
+    return filled
+
+
+def convolutional(first: int, second: int) -> list:
+    """From 7 x 7 by 14 x 14 to 28 x 28, with so many channels."""
+    return [
+        Dense(49 * first),
+        ReLU(),
+        Reshape((first, 7, 7)),
+        ConvTranspose2d(second, 4, stride=2, padding=1),
+        ReLU(),
+        ConvTranspose2d(1, 4, stride=2, padding=1),
+    ]
+
+
+def dense(*widths: int) -> list:
+    hidden = [layer for width in widths for layer in (Dense(width), ReLU())]
+    return [*hidden, Dense(784)]
+
+
+def measure_large() -> None:
+    images = load_images()[:N_IMAGES].reshape(-1, 784)
+    decoders = {
+        "convolutional, 4 and 2 channels": convolutional(4, 2),
+        "convolutional, 16 and 8 channels": convolutional(16, 8),
+        "dense 2-200-200-784": dense(200, 200),
+        "dense 2-256-256-784": dense(256, 256),
+    }
+    # Kernels are compiled, or loaded, before anything is timed.
+    small = PiecewiseAffineDGN.from_network(layers=draw(dense(3), 2), noise_covariance=0.1)
+    work(small, images[:2])
+    print(f"{'':34}{'regions':>9}{'list':>8}{'density':>9}{'post.':>8}{'audit':>8}{'GB':>7}")
+    for name, layers in decoders.items():
+        began = time.process_time()
+        try:
+            model = PiecewiseAffineDGN.from_network(layers=draw(layers, 2), noise_covariance=0.1)
+        except MemoryError as error:
+            print(f"{name:34}{str(error).split('(about ')[-1][:40]}", end=" ")
+            print(f"refused after {time.process_time() - began:.1f} s", flush=True)
+            continue
+        seconds = [time.process_time() - began, *work(model, images)]
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        print(f"{name:34}{model.n_regions_:9}", end="")
+        print("".join(f"{value:8.1f}" for value in seconds), f"{used:6.1f}", flush=True)
+
+
+def work(model: PiecewiseAffineDGN, images: np.ndarray) -> list[float]:
+    """Ask a model everything; seconds of each."""
+    times = [time.process_time()]
+    model.score_samples(images)
+    times.append(time.process_time())
+    posterior = model.posterior(images)
+    means, covariances = posterior.mean, posterior.covariance
+    times.append(time.process_time())
+    some = slice(N_AUDITED)
+    model.elbo(images[some], means[some], covariances[some])
+    model.variational_gap(images[some], means[some], covariances[some])
+    times.append(time.process_time())
+    return [after - before for before, after in itertools.pairwise(times)]
+
+
+def measure_circle() -> None:
+    hidden = {
+        "leaky ReLU, 16 units": [Dense(16), LeakyReLU(0.1)],
+        "leaky ReLU, 17 units": [Dense(17), LeakyReLU(0.1)],
+        "PReLU, 16 units": [Dense(16), PReLU()],
+        "max-out, 16 pairs": [Dense(32), MaxOut(2)],
+    }
+    print(f"{'':22}{'parameters':>11}   mean log-likelihood of {len(SEEDS)} circles, mean")
+    for name, layers in hidden.items():
+        ends = []
+        for seed in SEEDS:
+            samples = make_noisy_circle(1000, random_state=seed)
+            model = PiecewiseAffineDGN(hidden_layers=layers, tol=1e-6, random_state=seed)
+            model.fit(samples)
+            ends.append(model.score(samples))
+        print(f"{name:22}{model.n_parameters_:11}  ", end="")
+        print(*(f"{end:.3f}" for end in ends), f"  {np.mean(ends):.3f}", flush=True)
+
+
+def measure_fours() -> None:
+    images = load_images(4)[:1000]
+    rows = images.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(len(images), -1)
+    decoders = {
+        "dense, 16 units": [Dense(16), LeakyReLU(0.1)],
+        "convolutional": [
+            Dense(10),
+            LeakyReLU(0.1),
+            Dense(49),
+            Reshape((1, 7, 7)),
+            ConvTranspose2d(1, 4, stride=2, padding=1),
+        ],
+    }
+    print(f"{'':20}{'parameters':>11}{'log-likelihood':>16}{'BIC':>12}{'seconds':>9}")
+    for name, layers in decoders.items():
+        began = time.process_time()
+        model = PiecewiseAffineDGN(
+            hidden_layers=layers, covariance_type="spherical", max_iter=60, random_state=0
+        ).fit(rows)
+        seconds = time.process_time() - began
+        print(f"{name:20}{model.n_parameters_:11}{model.score(rows):16.2f}", end="")
+        print(f"{model.bic(rows):12.0f}{seconds:9.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    parts = {"large": measure_large, "circle": measure_circle, "fours": measure_fours}
+    for part in sys.argv[1:] or parts:
+        print(f"\n{part}")
+        parts[part]()
