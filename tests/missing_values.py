@@ -11,7 +11,7 @@ from skdgn import PiecewiseAffineDGN
 from skdgn._network import Network
 
 
-def noise_of(kind: str, n_features: int = 4) -> np.ndarray:
+def noise_of(kind: str, n_features: int = 4) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(7)
     variances = rng.uniform(0.1, 0.4, n_features)
     if kind == "spherical":
@@ -19,6 +19,8 @@ def noise_of(kind: str, n_features: int = 4) -> np.ndarray:
     if kind == "diag":
         return variances
     mixing = rng.normal(size=(n_features, n_features))
+    if kind == "factor":
+        return 0.4 * mixing[:, :2], variances
     return np.diag(variances) + 0.1 * mixing @ mixing.T
 
 

@@ -30,7 +30,7 @@ def state() -> State:
     """An E-step for a network 1-4-3-3."""
     rows = 1.5 * np.random.default_rng(3).normal(size=(30, 3))
     prior = WeightPrior(None, 1.0, np.ones(3))
-    problem = Problem(rows, np.ones(30), "full", np.full(3, 1e-6), prior, 1000, Workers())
+    problem = Problem(rows, np.ones(30), "full", 0, np.full(3, 1e-6), prior, 1000, Workers())
     network = random_network(1, (4, 3), activation="leaky_relu", seed=5)
     return problem.evaluate(network, Noise.from_covariance(NOISE, 3))
 
@@ -141,7 +141,8 @@ def test_the_noise_update_is_not_symmetric_as_printed(state):
         + np.einsum("rds,rst,ret->de", maps.slopes, statistics.second, maps.slopes)
     ) / statistics.total_weight
     assert np.abs(printed - printed.T).max() > 0.1
-    ours = maximize_noise(statistics, state.network, patterns, "full", np.full(3, 1e-12)).covariance
+    floors = np.full(3, 1e-12)
+    ours = maximize_noise(statistics, state.network, patterns, state.noise, floors).covariance
     np.testing.assert_allclose(0.5 * (printed + printed.T), ours, rtol=1e-10)
 
 

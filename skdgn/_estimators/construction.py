@@ -15,6 +15,7 @@ from skdgn._network import (
     activations_per_layer,
     check_blueprints,
     check_filled,
+    check_shapes,
     import_torch,
     n_inputs_of,
     read_decoder,
@@ -50,8 +51,10 @@ class KnownNetworks:
             ``coefs[l]`` has shape (fan_out, fan_in); the last layer has no activation.
         intercepts : sequence of array-like
             ``intercepts[l]`` has shape (fan_out,).
-        noise_covariance : float or array-like of shape (n_features,) or (n_features, n_features)
-            Covariance of the noise: spherical, diagonal or full.
+        noise_covariance : float, array-like or tuple of two array-like
+            Covariance of the noise: a variance, variances (n_features,), a matrix (n_features,
+            n_features), or a pair of loadings F (n_features, n_factors) and variances psi
+            (n_features,), which is ``F F' + diag(psi)``.
         activation : {"relu", "leaky_relu", "abs"} or sequence of these
             Activation of the hidden units, or one for each hidden layer; of no account if there are
             none.
@@ -109,7 +112,7 @@ class KnownNetworks:
         noise = Noise.from_covariance(noise_covariance, network.n_features)
         model = Model.build(network, noise)
         make: Any = cls  # the estimator's parameters are its own affair
-        estimator = make(network.n_components, covariance_type=noise.covariance_type, **parameters)
+        estimator = make(network.n_components, **noise.parameters, **parameters)
         estimator.n_features_in_ = network.n_features
         estimator.__dict__.update(attributes_of_model(model), **NOT_ITERATED)
         return estimator
@@ -201,4 +204,5 @@ def _network_of(layers: tuple[Layer, ...]) -> Network:
             f"Reshape, got {layers[0] if layers else 'no layer'!r}."
         )
     check_filled(layers, "layers")
+    check_shapes(layers, n_components, "layers")
     return Network.from_filled(layers, n_components)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from skdgn._estimators.attributes import unchanged_by_failure
 from skdgn._estimators.callbacks import FitTasks
 from skdgn._estimators.density import ExactDensity
 from skdgn._estimators.progress import IterationPrinter, describe_interrupt
@@ -184,7 +185,7 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
         >>> model.n_features_in_
         2
         """
-        with self._unchanged_by_failure():
+        with unchanged_by_failure(self):
             if not hasattr(self, "n_iter_"):
                 if self._fit(X, sample_weight).interrupted:
                     raise KeyboardInterrupt
@@ -210,7 +211,7 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
         return self
 
     def _fit(self, X: ArrayLike, sample_weight: ArrayLike | None) -> FitResult:
-        with self._unchanged_by_failure():
+        with unchanged_by_failure(self):
             settings = self._settings()
             warm_start = reason = None
             if self.warm_start and hasattr(self, "n_iter_"):

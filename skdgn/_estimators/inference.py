@@ -418,6 +418,39 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         rows = self._validate_rows(X)
         return self._fitted_model().means(rows, self._workers())
 
+    def transform_factors(self, X: ArrayLike) -> Floats:
+        """Compute the posterior mean of the linear factors of the noise, given each sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        factors : ndarray of shape (n_samples, n_factors)
+            Of the factors whose loadings are ``noise_factors_``; no columns unless
+            ``covariance_type="factor"``.  Together with `transform`, it is what is known of the
+            latent variables: ``inverse_transform(Z) + factors @ noise_factors_.T`` is the sample
+            without the noise of its own features, where the network is affine.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0], [0.0], [0.0]]],
+        ...     [[0.0, 0.0, 0.0]],
+        ...     (np.array([[0.0], [2.0], [2.0]]), np.ones(3)),
+        ...     activation="relu",
+        ... )  # x_1 = z + noise, x_2 and x_3 share a factor
+        >>> model.transform_factors([[0.0, 2.0, 2.0], [5.0, np.nan, 2.0]]).round(3)
+        array([[0.889],
+               [0.8  ]])
+        """
+        rows = self._validate_rows(X)
+        return self._fitted_model().factor_means(rows, self._workers())
+
     def inverse_transform(self, Z: ArrayLike) -> Floats:
         """Evaluate the generator: samples without noise.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from sklearn.base import (
     TransformerMixin,
     clone,
 )
+from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators.attributes import NOT_ITERATED, attributes_of_model
 from skdgn._estimators.checks import check_observed
@@ -35,7 +37,7 @@ from skdgn._fit import (
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._posterior import Model
-from skdgn._runtime import Floats, VersionedMixin, value_ranges
+from skdgn._runtime import Floats, VersionedMixin, Workers, value_ranges
 
 # Of a mixture that nobody has asked for: networks at most, and samples for each at least.
 _MOST_DEFAULT_NETWORKS = 4
@@ -59,9 +61,9 @@ class DGNMixture(
 
     ``p(x) = sum_k weights_[k] p_k(x)``, every ``p_k`` a `PiecewiseAffineDGN` with parameters and
     noise of its own.  It is a Gaussian mixture whose components bend: without hidden layers it is
-    one (``covariance_type="full"``), or a mixture of factor analyzers (``"diag"``) or of
-    probabilistic principal components (``"spherical"``); with one network it is that network.  Use
-    it for clusters, closed curves, and wherever the noise differs from place to place.
+    one (``covariance_type="full"``), or a mixture of factor analyzers (``"diag"``, ``"factor"``) or
+    of probabilistic principal components (``"spherical"``); with one network it is that network.
+    Use it for clusters, closed curves, and wherever the noise differs from place to place.
 
     It is fitted by expectation-maximization.  Samples need no scaling beforehand, and missing
     values (NaN) are allowed everywhere.
@@ -70,14 +72,14 @@ class DGNMixture(
     ----------
     estimator : PiecewiseAffineDGN, default=None
         The kind of network: its ``n_components``, ``hidden_layer_sizes``, ``activation``,
-        ``negative_slope``, ``covariance_type``, ``weight_prior``, ``prior_scale``, ``m_step`` and
-        ``reg_covar`` are those of every network; its other parameters are not used.  None is
-        ``PiecewiseAffineDGN(hidden_layer_sizes="auto", covariance_type="auto")`` if ``n_networks``
-        is ``"auto"``, and with a number of networks
-        ``PiecewiseAffineDGN(hidden_layer_sizes=(4,), covariance_type="full")``: a curve with
-        four bends, which is enough where several share the samples, and noise that leaves it the
-        shape of a Gaussian across.  For more features than a few dozen, ``covariance_type="diag"``
-        with two or three latent dimensions has far fewer parameters.
+        ``negative_slope``, ``covariance_type``, ``n_factors``, ``weight_prior``, ``prior_scale``,
+        ``m_step`` and ``reg_covar`` are those of every network; its other parameters are not used.
+        None is ``PiecewiseAffineDGN(hidden_layer_sizes="auto", covariance_type="auto")`` if
+        ``n_networks`` is ``"auto"``, and with a number of networks
+        ``PiecewiseAffineDGN(hidden_layer_sizes=(4,), covariance_type="full")``: a curve with four
+        bends, which is enough where several share the samples, and noise that leaves it the shape
+        of a Gaussian across.  For more features than a few dozen, ``covariance_type="factor"`` has
+        far fewer parameters.
     n_networks : int or "auto", default="auto"
         Number of networks; ``"auto"`` chooses it by `criterion`, see Notes.
     criterion : {"validation", "bic", "aic"}, default="validation"
@@ -262,15 +264,51 @@ class DGNMixture(
         >>> mixture.transform(X).shape
         (200, 1)
         """
+        return self._ask_likeliest(X, self._n_features_out, Model.means)
+
+    def transform_factors(self, X: ArrayLike) -> Floats:
+        """Compute the posterior mean of the linear factors of each sample's likeliest network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        factors : ndarray of shape (n_samples, n_factors)
+            Of the network that `predict` names, with its ``noise_factors_``; no columns unless
+            ``covariance_type="factor"``.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from skdgn import DGNMixture, PiecewiseAffineDGN
+        >>> X = load_iris().data
+        >>> network = PiecewiseAffineDGN(
+        ...     hidden_layer_sizes=(), covariance_type="factor", n_factors=2
+        ... )
+        >>> mixture = DGNMixture(network, n_networks=2, tol=1e-2, random_state=0).fit(X)
+        >>> mixture.transform_factors(X).shape
+        (150, 2)
+        """
+        check_is_fitted(self)
+        n_factors = self.networks_[0]._fitted_model().noise.n_factors
+        return self._ask_likeliest(X, n_factors, Model.factor_means)
+
+    def _ask_likeliest(
+        self, X: ArrayLike, n_columns: int, answer: Callable[[Model, Any, Workers], Floats]
+    ) -> Floats:
+        """Ask each sample's likeliest network for so many numbers."""
         samples = self._validate_rows(X)
         model, workers = self._fitted_model(), self._workers()
         labels = model.responsibilities(samples, workers).argmax(axis=1)
-        latent = np.empty((len(samples), self._n_features_out))
+        answers = np.empty((len(samples), n_columns))
         for number, network in enumerate(self.networks_):
             chosen = np.flatnonzero(labels == number)
             if chosen.size > 0:
-                latent[chosen] = network._fitted_model().means(samples[chosen], workers)
-        return latent
+                answers[chosen] = answer(network._fitted_model(), samples[chosen], workers)
+        return answers
 
     def _check_samples(
         self,

@@ -96,11 +96,15 @@ class PiecewiseAffineDGN(
         become constant and be lost; ``"abs"`` folds latent space at each of its boundaries.
     negative_slope : float or sequence of float, default=0.1
         Slope of ``"leaky_relu"`` for negative inputs, or one for each hidden layer.
-    covariance_type : {"spherical", "diag", "full", "auto"}, default="diag"
-        Shape of the noise covariance: one variance for all features, one for each of them, or a
-        full matrix.  ``"spherical"`` is for features in the same unit, measured alike; ``"full"``
-        for correlated noise, if there are many more samples than features.  ``"auto"`` tries
-        ``"full"`` and ``"diag"``.
+    covariance_type : {"spherical", "diag", "full", "factor", "auto"}, default="diag"
+        Shape of the noise covariance: one variance for all features, one for each of them, a full
+        matrix, or a variance for each and ``n_factors`` linear factors that the features share.
+        ``"spherical"`` is for features in the same unit, measured alike; ``"full"`` for correlated
+        noise, if there are many more samples than features; ``"factor"`` for correlated noise of
+        many features.  ``"auto"`` tries ``"full"`` and ``"diag"``.
+    n_factors : int, default=3
+        Number of factors of ``covariance_type="factor"``; others have none.  Each is one more
+        latent dimension, along a line: regions and integrals stay as they are.  0 is ``"diag"``.
     criterion : {"validation", "bic", "aic"}, default="validation"
         By what sizes are chosen that are ``"auto"``: the mean log density of a fifth of the
         samples, which are held out until sizes are chosen, or `bic` or `aic` of all samples.  Of
@@ -156,8 +160,14 @@ class PiecewiseAffineDGN(
         Weights; ``coefs_[l]`` has shape (fan_out, fan_in).
     intercepts_ : list of ndarray
         Biases; ``intercepts_[l]`` has shape (fan_out,).
-    noise_covariance_ : float or ndarray of shape (n_features,) or (n_features, n_features)
-        Covariance of the noise, by ``covariance_type``.
+    noise_covariance_ : float, ndarray or tuple of two ndarray
+        Covariance of the noise, by ``covariance_type``: a variance, variances (n_features,), a
+        matrix (n_features, n_features), or for ``"factor"`` a pair of loadings F (n_features,
+        n_factors) and variances psi (n_features,), of which the covariance is ``F F' + diag(psi)``.
+    noise_factors_ : ndarray of shape (n_features, n_factors)
+        Loadings of the factors, rotated such that they are independent given a sample: the factor
+        that samples tell most of comes first, and its largest loading, in units of the noise that
+        features do not share, is positive.  No columns without factors.
     n_regions_ : int
         Number of regions of latent space on which the network is affine.
     weights_ : ndarray of shape (n_regions,)
@@ -212,7 +222,8 @@ class PiecewiseAffineDGN(
     whose noise is at this floor: how high their densities are is set by it.  With
     ``covariance_type="full"``, the noise covariance minus the
     diagonal matrix of the floors is positive semidefinite; with ``"spherical"``, the variance is
-    not below the mean of the floors.  In `partial_fit`, the first chunk sets the floors.
+    not below the mean of the floors; with ``"factor"``, the variances beside the factors are not
+    below the floors.  In `partial_fit`, the first chunk sets the floors.
 
     **Sizes that are left open.**  With ``"auto"``, a linear network is fitted first.  Then units
     are added where residuals ask for them, half as many again each time, and removed where others
@@ -260,6 +271,7 @@ class PiecewiseAffineDGN(
         "activation": [StrOptions(set(ACTIVATIONS)), tuple, list],
         "negative_slope": [Interval(Real, None, None, closed="neither"), tuple, list],
         "covariance_type": [StrOptions({*COVARIANCE_TYPES, AUTO})],
+        "n_factors": [Interval(Integral, 0, None, closed="left")],
         "criterion": [StrOptions(set(CRITERIA))],
         "weight_prior": [None, StrOptions(set(PRIORS))],
         "prior_scale": [Interval(Real, 0.0, None, closed="neither")],
@@ -279,7 +291,7 @@ class PiecewiseAffineDGN(
     # Set by fit.
     coefs_: list[Floats]
     intercepts_: list[Floats]
-    noise_covariance_: float | Floats
+    noise_covariance_: float | Floats | tuple[Floats, Floats]
     _network: Network
     _model: Model
 
@@ -292,6 +304,7 @@ class PiecewiseAffineDGN(
         activation: str | Sequence[str] = "leaky_relu",
         negative_slope: float | Sequence[float] = 0.1,
         covariance_type: str = "diag",
+        n_factors: int = 3,
         criterion: str = "validation",
         weight_prior: str | None = None,
         prior_scale: float = 1.0,
@@ -312,6 +325,7 @@ class PiecewiseAffineDGN(
         self.activation = activation
         self.negative_slope = negative_slope
         self.covariance_type = covariance_type
+        self.n_factors = n_factors
         self.criterion = criterion
         self.weight_prior = weight_prior
         self.prior_scale = prior_scale
@@ -383,6 +397,7 @@ class PiecewiseAffineDGN(
             Settings(
                 architecture=self._architecture(n_components),
                 covariance_type=kind,
+                n_factors=int(self.n_factors),
                 weight_prior=self.weight_prior,
                 prior_scale=float(self.prior_scale),
                 m_step=self.m_step,
@@ -418,25 +433,27 @@ class PiecewiseAffineDGN(
         """Return the network of the last fit, for one like a template to go on from."""
         model = self._fitted_model()
         fitted, noise = model.network.architecture, model.noise
-        fits = template._candidates()
-        like_last = [own for own in fits if own.architecture.n_components == fitted.n_components]
-        wanted = (like_last or fits)[0].architecture
-        kinds = template._kinds_of_noise()
-        kind = noise.covariance_type if noise.covariance_type in kinds else kinds[0]
-        comparisons: list[tuple[str, Any, Any]] = [
-            ("n_components", wanted.n_components, fitted.n_components),
-            ("hidden_layer_sizes", wanted.hidden_layer_sizes, fitted.hidden_layer_sizes),
-            ("activation", list(map(str, wanted.activations)), list(map(str, fitted.activations))),
-            ("hidden_layers", wanted.kinds, fitted.kinds),
-            ("covariance_type", kind, noise.covariance_type),
-        ]
+        n_features = model.network.n_features
+        # What is open is as it was.
+        settings = max(
+            template._candidates(),
+            key=lambda own: (
+                own.architecture.n_components == fitted.n_components,
+                own.covariance_type == noise.covariance_type,
+            ),
+        )
+        wanted = settings.architecture
         if (activation := template._activation_of_any()) is not None:
             # One hidden layer or none, of any size.
             widths = fitted.hidden_layer_sizes[:1]
-            comparisons[1] = ("hidden_layer_sizes", widths, fitted.hidden_layer_sizes)
-            alike = [str(activation)] * len(widths)
-            comparisons[2] = ("activation", alike, list(map(str, fitted.activations)))
-        for name, new, old in comparisons:
+            wanted = Architecture.alike(wanted.n_components, widths, activation)
+        for name, new, old in (
+            ("n_components", wanted.n_components, fitted.n_components),
+            ("hidden_layer_sizes", wanted.hidden_layer_sizes, fitted.hidden_layer_sizes),
+            ("activation", list(map(str, wanted.activations)), list(map(str, fitted.activations))),
+            ("hidden_layers", wanted.outline(n_features), fitted.outline(n_features)),
+            *((name, getattr(settings, name), old) for name, old in noise.parameters.items()),
+        ):
             if new != old:
                 raise ValueError(f"{reason} needs the {name} of the last fit, {old}, got {new}.")
         return model.network, noise
@@ -477,6 +494,11 @@ class PiecewiseAffineDGN(
     def n_parameters_(self) -> int:  # type: ignore[override]  # counted when it is asked for
         """Number of identifiable parameters."""
         return self._fitted_model().n_parameters
+
+    @property
+    def noise_factors_(self) -> Floats:
+        """Loadings of the factors of the noise, (n_features, n_factors)."""
+        return self._fitted_model().noise.principal_loadings
 
     @property
     def partition_(self) -> Partition:

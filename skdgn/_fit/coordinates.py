@@ -169,6 +169,10 @@ def principal_axes(rows: Floats, n_axes: int) -> tuple[Floats, Floats]:
     n_rows, n_features = rows.shape
     centered = rows - rows.mean(axis=0)
     n_axes = min(n_axes, n_features)
+    if n_axes <= n_rows < n_features:
+        # Products of the rows with each other are fewer.
+        _, sizes, directions = scipy.linalg.svd(centered, full_matrices=False)
+        return directions[:n_axes].T, sizes[:n_axes] ** 2 / n_rows
     variances, axes = scipy.linalg.eigh(
         centered.T @ centered / n_rows, subset_by_index=(n_features - n_axes, n_features - 1)
     )

@@ -74,6 +74,7 @@ class Problem:
     rows: Table
     row_weights: Floats
     covariance_type: str
+    n_factors: int  # of noise of low rank
     noise_floors: Floats  # (D,): smallest variances of the noise
     prior: WeightPrior
     most_regions: int
@@ -101,7 +102,7 @@ class Problem:
             state.statistics,
             network,
             state.partition.patterns,
-            self.covariance_type,
+            state.noise,
             self.noise_floors,
         )
 

@@ -54,6 +54,7 @@ class Settings:
 
     architecture: Architecture
     covariance_type: str
+    n_factors: int  # of noise of low rank
     weight_prior: str | None
     prior_scale: float
     m_step: str
@@ -240,6 +241,7 @@ def pose_problem(
         rows,
         row_weights,
         settings.covariance_type,
+        settings.n_factors,
         floors,
         WeightPrior(settings.weight_prior, settings.prior_scale, scaling.deviations),
         affordable_regions(settings, len(scaling.center)),

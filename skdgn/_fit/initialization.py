@@ -29,6 +29,7 @@ class Start(NamedTuple):
 
     network: Network
     coordinates: Floats  # (m, s): latent coordinates of the rows it was fitted to
+    residuals: Floats  # (m, d): what these rows are off
     residual_variances: Floats  # (d,): zero where the fit is exact
     sample: NDArray[np.intp]  # (m,): which rows these were
 
@@ -88,35 +89,36 @@ def starting_network(
         sample = np.sort(generator.choice(len(rows), size=MAX_ROWS, replace=False))
         rows = rows[sample]
     if architecture.is_linear:
-        network, coordinates = _probabilistic_pca(rows, architecture.n_components)
+        network, coordinates, residuals = _probabilistic_pca(rows, architecture.n_components)
         # Not the residuals of the coordinates: as posterior means, these shrink toward zero.
         variances = rows.var(axis=0) - np.sum(network.coefs[-1] ** 2, axis=1)
-        return Start(network, coordinates, np.maximum(variances, 0.0), sample)
+        return Start(network, coordinates, residuals, np.maximum(variances, 0.0), sample)
     coordinates = find_coordinates(rows, architecture.n_components, method, generator)
     fit = fit_to_coordinates if architecture.blueprints is None else fit_any_layers
     network = fit(coordinates, rows, architecture, generator, to_beat)
-    variances = residual_variances(network, coordinates, rows)
-    return Start(network, coordinates, variances, sample)
+    residuals = rows - network.forward(coordinates)
+    return Start(network, coordinates, residuals, np.mean(residuals**2, axis=0), sample)
 
 
-def residual_variances(network: Network, coordinates: Floats, rows: Floats) -> Floats:
-    """Return the mean squared residual of each feature, (d,)."""
-    return np.mean((rows - network.forward(coordinates)) ** 2, axis=0)
+def _probabilistic_pca(rows: Floats, n_components: int) -> tuple[Network, Floats, Floats]:
+    """Return the maximum likelihood solution of probabilistic PCA.
 
-
-def _probabilistic_pca(rows: Floats, n_components: int) -> tuple[Network, Floats]:
-    """Return the maximum likelihood solution of probabilistic PCA, and posterior means (n, s)."""
+    Also posterior means (n, s), and what is left of the rows beside the principal axes.
+    """
     n_features = rows.shape[1]
-    axes, variances = principal_axes(rows, n_features)
     kept = min(n_components, n_features)
+    axes, variances = principal_axes(rows, kept)
+    mean = rows.mean(axis=0)
+    residuals = rows - mean
+    residuals -= (residuals @ axes) @ axes.T
     # With no feature left over, the data say nothing about the noise: half the least variance.
-    noise = variances[kept:].mean() if kept < n_features else 0.5 * variances[-1]
+    left_over = float(np.square(residuals).sum()) / len(rows)
+    noise = left_over / (n_features - kept) if kept < n_features else 0.5 * variances[-1]
     signal = np.maximum(variances[:kept] - noise, 0.0)
     loadings = np.zeros((n_features, n_components))
     loadings[:, :kept] = axes[:, :kept] * np.sqrt(signal)
-    mean = rows.mean(axis=0)
     coordinates = np.zeros((len(rows), n_components))
     # Where there is no variance, there is no signal either.
     divisors = np.where(variances[:kept] > 0.0, variances[:kept], 1.0)
     coordinates[:, :kept] = (rows - mean) @ (axes[:, :kept] * np.sqrt(signal) / divisors)
-    return Network.dense((loadings,), (mean,)), coordinates
+    return Network.dense((loadings,), (mean,)), coordinates, residuals

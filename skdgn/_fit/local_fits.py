@@ -173,17 +173,25 @@ class LocalFits:
             if len(members) < 2 * _FEWEST_MEMBERS:
                 gains.append(-np.inf)
                 continue
-            noise = self.problem.noise_prior.covariance
             gain = 0.0
             for half in self._halves(members):
                 samples = self.completed[half]
-                covariance = np.cov(samples.T, bias=True).reshape(noise.shape) + noise / len(half)
-                _, log_determinant = np.linalg.slogdet(covariance)
+                log_determinant = self._log_determinant(samples)
                 gain -= 0.5 * len(half) * (log_determinant + 2.0 * np.log(len(members) / len(half)))
                 gain -= 0.5 * len(half) * samples.shape[1] * (1.0 + np.log(2.0 * np.pi))
             own = self.visited.log_joint[k, members] - log_of(self.state.weights)[k]
             gains.append(gain - float(own.sum()))
         return [int(k) for k in np.argsort(gains)[::-1] if gains[k] > -np.inf]
+
+    def _log_determinant(self, samples: Floats) -> float:
+        """Log determinant of the covariance of samples (n, D), with a sample of the noise's prior.
+
+        In units of that noise, it needs as many squares as there are samples, or features.
+        """
+        noise, (n_samples, n_features) = self.problem.noise_prior.common, samples.shape
+        whitened = noise.whiten(samples - samples.mean(axis=0))
+        squares = np.linalg.svd(whitened, compute_uv=False) ** 2
+        return noise.log_determinant - n_features * np.log(n_samples) + np.log1p(squares).sum()
 
     def _halves(self, members: Integers) -> tuple[Integers, Integers]:
         samples = self.completed[members]
@@ -324,6 +332,7 @@ class LocalFits:
             self.sizes.smallest,
             own.covariance_type,
             own.noise_floors,
+            own.n_factors,
         )
 
     def _curves(
@@ -346,7 +355,9 @@ class LocalFits:
         network = start.network.scale_features(deviations, after=center)
         variances = deviations**2 * np.maximum(start.residual_variances, _SMALLEST_VARIANCE)
         variances = np.maximum(variances, own.noise_floors)
-        return network, KINDS[own.covariance_type].from_variances(variances)
+        residuals = deviations * start.residuals
+        kind = KINDS[own.covariance_type]
+        return network, kind.from_residuals(residuals, variances, own.n_factors)
 
     def _cuts(self, k: int) -> list[tuple[Floats, Floats]]:
         """Cut the samples of a network in two, in several ways: shares (n,) of both parts."""

@@ -29,7 +29,7 @@ from scipy.linalg import lapack
 
 from skdgn._fit.statistics import SufficientStatistics
 from skdgn._network import Codes, Dense, Layer, Network
-from skdgn._noise import KINDS, Noise
+from skdgn._noise import Noise
 from skdgn._runtime import Floats
 
 # Hidden weights beyond this number: conjugate gradients instead of a factorized matrix.
@@ -87,9 +87,10 @@ def linearize(
     downstream: list[Floats] = []
     codes = network.split_patterns(patterns[used])
     # The same for all regions, (D, u), up to the last layer with cuts.
-    behind, end = np.eye(network.n_features), len(network.layers)
     if network.ends_dense:
-        behind, end = network.coefs[-1], end - 1
+        behind, end = network.coefs[-1], len(network.layers) - 1
+    else:
+        behind, end = np.eye(network.n_features), len(network.layers)
     behind = noise.whiten_maps(behind)
     for place in reversed(range(network.learned[0], end)):
         layer = network.layers[place]
@@ -418,16 +419,15 @@ def maximize_noise(
     statistics: SufficientStatistics,
     network: Network,
     patterns: Codes,
-    covariance_type: str,
+    noise: Noise,
     floors: Floats,
 ) -> Noise:
     """Maximize the expected log-likelihood over noise covariances not below the floors (D,).
 
-    Patterns are held fixed.
+    Patterns are held fixed; ``noise`` is that at which the statistics were taken.
     """
     output = network.maps(patterns)[-1].homogeneous(len(patterns))[:, :-1]
     # E[(x - g)(x - g)'] = xx' - x g' - g x' + g g', with g = output [z; 1].
     remainder = output @ latent_moments(statistics) - 2.0 * _targets(statistics)
-    kind = KINDS[covariance_type]
-    scatter = kind.scatter(statistics.squares, remainder, output)
-    return kind.maximize(scatter, statistics.total_weight, floors)
+    scatter = noise.scatter(statistics.squares, remainder, output)
+    return noise.maximize(scatter, statistics.total_weight, floors)

@@ -222,7 +222,7 @@ class MixtureProblem:
     @classmethod
     def of_one(cls, problem: Problem) -> MixtureProblem:
         """Return the problem of a single network, which shares nothing with others."""
-        return cls(problem, 1.0, NoisePrior(0.0, np.diag(problem.noise_floors)))
+        return cls(problem, 1.0, NoisePrior.none(problem.noise_floors))
 
     @property
     def n_samples(self) -> int:
@@ -346,7 +346,7 @@ class Proposal:
             if len(self.layers) > 1:
                 network = own.best_output(state, network)
         prior = self.problem.noise_prior
-        joined = replace(state, statistics=prior.join(state.statistics, type(state.noise)))
+        joined = replace(state, statistics=prior.join(state.statistics, state.noise))
         return network, own.best_noise(joined, network)
 
     def _stretch(self, network: Network, noise: Noise, factor: float) -> tuple[Network, Noise]:

@@ -22,7 +22,7 @@ from skdgn._fit.mixture_starts import (
 )
 from skdgn._fit.noise_priors import NoisePrior
 from skdgn._fit.steps import Step
-from skdgn._noise import raise_matrix
+from skdgn._noise import KINDS
 from skdgn._runtime import Floats, ScaledRows, Workers, read, sample_rows
 
 # A table that is not in memory starts from so many of its samples.
@@ -74,7 +74,7 @@ class MixtureSettings:
     def pose(self, problem: Problem) -> MixtureProblem:
         """Put together what stays the same while parameters are improved on scaled samples."""
         # There is no noise to pool yet.
-        prior = NoisePrior(0.0, np.diag(problem.noise_floors))
+        prior = NoisePrior.none(problem.noise_floors)
         return MixtureProblem(problem, self.concentration, prior)
 
 
@@ -158,12 +158,10 @@ def pool_noise(
         return problem, state
     own, before = problem.network, problem.noise_prior
     counts = np.array([network.statistics.total_weight for network in state.networks])
-    covariances = np.array(
-        [
-            raise_matrix(before.part(model.noise.matrix, count), own.noise_floors)
-            for model, count in zip(state.models, counts, strict=True)
-        ]
-    )
+    covariances = [
+        before.part(model.noise, count, own.noise_floors)
+        for model, count in zip(state.models, counts, strict=True)
+    ]
     n_estimated = np.array(
         [sum(layer.n_parameters for layer in model.network.layers) for model in state.models]
     ) / len(own.noise_floors)
@@ -190,20 +188,23 @@ def start_mixture(
         generator,
     )
     own, network = problem.network, settings.network
-    prior = NoisePrior.pool(
-        settings.noise_prior_weight,
-        gaussians.counts,
-        gaussians.covariances,
-        1.0,
-        network.covariance_type,
-        own.noise_floors,
-    )
+    if not KINDS[network.covariance_type].begins_alone:
+        prior = NoisePrior.pool(
+            settings.noise_prior_weight,
+            gaussians.counts,
+            gaussians.covariances,
+            1.0,
+            network.covariance_type,
+            own.noise_floors,
+        )
+        gaussians = gaussians.join(prior)
     architecture = network.architecture
     networks = make_networks(
-        gaussians.join(prior),
+        gaussians,
         architecture.without_hidden_layers() if by_networks else architecture,
         network.covariance_type,
         own.noise_floors,
+        network.n_factors,
     )
     if not by_networks:
         return problem.begin(problem.share_out(gaussians.counts), networks)

@@ -8,6 +8,7 @@ that of the Gaussian mixture, and the first steps bend its components.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from sklearn.mixture import GaussianMixture
 from skdgn._fit.growth import write_linear_network
 from skdgn._fit.noise_priors import NoisePrior
 from skdgn._network import Architecture, Network
-from skdgn._noise import KINDS, Noise, raise_matrix
+from skdgn._noise import KINDS, Covariance, Noise, OfSamples, Sum
 from skdgn._runtime import Floats
 
 
@@ -30,7 +31,7 @@ class Gaussians:
 
     counts: Floats  # (K,) weights of their samples
     means: Floats  # (K, D)
-    covariances: Floats  # (K, D, D)
+    covariances: Sequence[Covariance]
 
     @classmethod
     def of(cls, samples: Floats, responsibilities: Floats) -> Gaussians:
@@ -41,20 +42,25 @@ class Gaussians:
             if count == 0.0:
                 # Nobody's: a component for what is far from all others.
                 share, count = responsibilities.sum(axis=1), responsibilities.sum()
+            chosen = share > 0.0
             mean = share @ samples / count
-            deviations = samples - mean
-            scatter = (share[:, None] * deviations).T @ deviations
             means.append(mean)
-            covariances.append(scatter / count)
-        return cls(counts, np.array(means), np.array(covariances))
+            covariances.append(OfSamples(samples[chosen] - mean, share[chosen] / count))
+        return cls(counts, np.array(means), covariances)
 
     def join(self, prior: NoisePrior) -> Gaussians:
         """Add the samples of a prior to the covariances."""
-        counts = self.counts[:, None, None]
-        sums = counts * self.covariances + prior.weight * prior.covariance
-        # A component without samples keeps the covariance it was given.
-        more = np.where(counts > 0.0, counts + prior.weight, 1.0)
-        return replace(self, covariances=np.where(counts > 0.0, sums / more, self.covariances))
+        joined = [
+            # A component without samples keeps the covariance it was given.
+            Sum(
+                (np.array([count, prior.weight]) / (count + prior.weight)).tolist(),
+                (own, prior.common),
+            )
+            if count > 0.0
+            else own
+            for count, own in zip(self.counts, self.covariances, strict=True)
+        ]
+        return replace(self, covariances=joined)
 
 
 def find_responsibilities(
@@ -100,7 +106,11 @@ def _one_hot(labels: NDArray[np.intp], n_networks: int) -> Floats:
 
 
 def make_networks(
-    gaussians: Gaussians, architecture: Architecture, covariance_type: str, floors: Floats
+    gaussians: Gaussians,
+    architecture: Architecture,
+    covariance_type: str,
+    floors: Floats,
+    n_factors: int,
 ) -> list[tuple[Network, Noise]]:
     """Write each Gaussian as a network of this size with its noise.
 
@@ -108,8 +118,7 @@ def make_networks(
     """
     kind, parts = KINDS[covariance_type], []
     for mean, covariance in zip(gaussians.means, gaussians.covariances, strict=True):
-        bounded = raise_matrix(covariance, floors)
-        slopes, noise = kind.from_gaussian(bounded, architecture.n_components, floors)
+        slopes, noise = kind.from_gaussian(covariance, architecture.n_components, floors, n_factors)
         parts.append(bend_network(slopes, mean, noise, architecture, floors))
     return parts
 

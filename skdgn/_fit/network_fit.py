@@ -176,5 +176,6 @@ def _first_state(problem: MixtureProblem, start: Start) -> MixtureState:
     own = problem.network
     variances = np.maximum(start.residual_variances, own.noise_floors)
     variances = np.maximum(variances, _SMALLEST_STARTING_VARIANCE)
-    noise = KINDS[own.covariance_type].from_variances(variances)
+    kind = KINDS[own.covariance_type]
+    noise = kind.from_residuals(start.residuals, variances, own.n_factors)
     return problem.begin(np.ones(1), [(start.network, noise)])

@@ -86,7 +86,9 @@ def accumulate(
     sums = _Sums(*(vars(none)[name] for name in _Sums._fields))
     if np.isnan(rows).any():
         regions, rows = visitor.incomplete, np.ascontiguousarray(rows)
+        sums = sums._replace(squares=visitor.noise.make_products())
         _accumulate_incomplete(visits, rows, row_weights, regions.units, regions.maps, sums)
+        sums = sums._replace(squares=visitor.noise.squares_from(sums.squares))
     else:
         _accumulate(visits, rows, row_weights, sums)
         # A row's responsibilities add up to one.

@@ -1,6 +1,8 @@
 """Gaussian noise around the generator, and the least of it that samples warrant."""
 
-from skdgn._noise.floors import raise_matrix, warranted_variances
+from skdgn._noise.covariances import Covariance, Dense, OfSamples, Sum
+from skdgn._noise.factor import Factor
+from skdgn._noise.floors import warranted_variances
 from skdgn._noise.full import Full
 from skdgn._noise.gaussian import KINDS, Noise
 from skdgn._noise.independent import Diagonal, Independent, Spherical
@@ -13,20 +15,23 @@ from skdgn._noise.missing import (
     predict_missing,
 )
 
-KINDS.update({kind.covariance_type: kind for kind in (Spherical, Diagonal, Full)})
+KINDS.update({kind.covariance_type: kind for kind in (Spherical, Diagonal, Full, Factor)})
 COVARIANCE_TYPES = tuple(KINDS)
 
 __all__ = [
     "COVARIANCE_TYPES",
     "KINDS",
+    "Covariance",
+    "Dense",
     "Holes",
     "Independent",
     "Noise",
     "NoiseUnits",
+    "OfSamples",
+    "Sum",
     "fill_holes",
     "find_holes",
     "make_holes",
     "predict_missing",
-    "raise_matrix",
     "warranted_variances",
 ]

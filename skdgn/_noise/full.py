@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import dtrtrs
-from scipy.special import multigammaln
 
+from skdgn._noise.covariances import Covariance
 from skdgn._noise.floors import is_at, raise_matrix
 from skdgn._noise.gaussian import Integers, Noise
 from skdgn._noise.independent import Diagonal
+from skdgn._noise.pooling import log_wishart_evidence
 from skdgn._runtime import Bools, Floats
 
 # Share of the variance along the leading directions that latent variables take over at a start;
@@ -84,8 +86,15 @@ class Full(Noise):
         return rows @ self.factor.T
 
     @property
+    def variances(self) -> Floats:
+        return np.diagonal(self.covariance)
+
+    def multiply(self, directions: Floats) -> Floats:
+        return np.asarray(self.covariance @ directions)
+
+    @property
     def deviations(self) -> Floats:
-        return np.sqrt(np.diagonal(self.covariance))
+        return np.sqrt(self.variances)
 
     @property
     def correlations(self) -> Floats:
@@ -142,10 +151,11 @@ class Full(Noise):
 
     @classmethod
     def from_gaussian(
-        cls, covariance: Floats, n_components: int, floors: Floats
+        cls, covariance: Covariance, n_components: int, floors: Floats, n_factors: int
     ) -> tuple[Floats, Self]:
         """Let noise explain everything: with a latent variable EM would be slower, for nothing."""
-        return np.zeros((len(covariance), n_components)), cls.of(covariance, len(covariance))
+        noise = cls.of(raise_matrix(covariance.matrix, floors), len(floors))
+        return np.zeros((len(floors), n_components)), noise
 
     def hand_over(self, slopes: Floats, floors: Floats) -> tuple[Floats, Self]:
         """Take slopes A along the leading directions, such that N - A A' is above the floors."""
@@ -165,20 +175,23 @@ class Full(Noise):
             slopes = 0.5 * slopes if np.abs(slopes).max() > 1e-6 else 0.0 * slopes
         return slopes, self.of(covariance - slopes @ slopes.T, self.n_features)
 
-    @classmethod
-    def collect(cls, samples: Floats, weights: Floats) -> Floats:
+    def collect(self, samples: Floats, weights: Floats) -> Floats:
         return samples.T @ (weights[:, None] * samples)
 
-    @classmethod
-    def squares_of(cls, covariance: Floats) -> Floats:
-        return covariance
+    def make_products(self) -> Floats:
+        return np.zeros((self.n_features, self.n_features))
+
+    def squares_from(self, products: Floats) -> Floats:
+        return products
+
+    def squares_of(self, covariance: Covariance) -> Floats:
+        return covariance.matrix
 
     @classmethod
     def take_squares(cls, squares: Floats, features: Integers) -> Floats:
         return squares[np.ix_(features, features)]
 
-    @classmethod
-    def scatter(cls, squares: Floats, remainder: Floats, output: Floats) -> Floats:
+    def scatter(self, squares: Floats, remainder: Floats, output: Floats) -> Floats:
         products = np.tensordot(remainder, output, axes=((0, 2), (0, 2)))
         return squares + 0.5 * (products + products.T)
 
@@ -192,11 +205,13 @@ class Full(Noise):
         return self.maximize(root @ root.T, 1.0, floors)
 
     @classmethod
-    def log_evidence(cls, counts: Floats, scatters: Floats, common: Floats, weight: float) -> float:
-        n_features = len(common)
-        freedom = weight + n_features + 1.0  # the mean of the prior is the common covariance
-        _, before = np.linalg.slogdet(weight * common)
-        _, after = np.linalg.slogdet(weight * common + scatters)
-        total = 0.5 * (freedom * before - (freedom + counts) * after)
-        total += multigammaln(0.5 * (freedom + counts), n_features)
-        return float(np.sum(total - multigammaln(0.5 * freedom, n_features)))
+    def log_evidence(
+        cls, counts: Floats, scatters: Sequence[Covariance], common: Covariance, weight: float
+    ) -> float:
+        prior = weight * common.matrix
+        _, before = np.linalg.slogdet(prior)
+        _, after = np.linalg.slogdet(prior + np.array([own.matrix for own in scatters]))
+        return log_wishart_evidence(counts, before, after, len(prior), weight)
+
+    def expected_square(self, other: Covariance) -> float:
+        return float(np.trace(self.whiten(self.whiten(other.matrix).T)))

@@ -8,13 +8,17 @@ out.  Whoever needs noise asks for one of these; nothing else in the package tel
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from skdgn._noise.covariances import Covariance, Dense
+from skdgn._noise.floors import raise_matrix
+from skdgn._noise.pooling import pool_covariances
 from skdgn._runtime import Bools, Floats
 
 Integers = NDArray[np.intp]
@@ -24,13 +28,13 @@ Integers = NDArray[np.intp]
 class Noise(ABC):
     """A noise covariance N of D features; a kind of noise is a class derived from this one.
 
-    Called in this order: `units_of` and `sets_unit` while samples are scaled; `from_variances` or
+    Called in this order: `units_of` and `sets_unit` while samples are scaled; `from_residuals` or
     `from_gaussian` and `hand_over` for a start, `rescale` and `at_least` for one that was there
     before; in every E-step `whiten` and `log_determinant` or, for samples with missing values,
-    `deviations` and `correlations`, and `collect`; in every M-step `maximize`.
+    `deviations` and `correlations`, and `collect`; in every M-step `scatter` and `maximize`, of the
+    noise at which the E-step was run.
 
-    What ``collect`` returns, the *squares*, has shape (1, D) or (D, D): the kernel that adds
-    samples with missing values to them fills either.
+    What ``collect`` returns, the *squares*, has any shape in which it can be added up.
     """
 
     covariance: Floats  # in the kind's own shape
@@ -42,12 +46,17 @@ class Noise(ABC):
     mixture_type: ClassVar[str] = "full"
     # Networks that must be there for their noise to tell how alike it is.
     fewest_to_compare: ClassVar[int] = 2
+    # Whether the samples of a component tell what noise begins with, however few they are.
+    begins_alone: ClassVar[bool] = False
 
     # What users pass, and see
 
     @staticmethod
     def from_covariance(covariance: ArrayLike, n_features: int) -> Noise:
         """Check a covariance as users pass it; its shape says of which kind it is."""
+        for kind in KINDS.values():
+            if kind.recognizes(covariance):
+                return kind.read(covariance, n_features)
         try:
             values = np.array(covariance, dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -55,6 +64,7 @@ class Noise(ABC):
                 f"noise_covariance must be an array of numbers, got {covariance!r}."
             ) from error
         shapes = {kind.shape(n_features): kind for kind in reversed(KINDS.values())}
+        shapes.pop(None, None)
         if values.shape in shapes:
             return shapes[values.shape].read(values, n_features)
         wanted = " or ".join(str(shape) for shape in reversed(shapes) if shape)
@@ -63,7 +73,12 @@ class Noise(ABC):
         )
 
     @classmethod
-    def read(cls, values: Floats, n_features: int) -> Self:
+    def recognizes(cls, covariance: Any) -> bool:
+        """Tell whether what a user passes is noise of this kind, if that is not an array."""
+        return False
+
+    @classmethod
+    def read(cls, values: Any, n_features: int) -> Self:
         """Turn what is `shown` into noise again; values of the right shape."""
         return cls.of(values, n_features)
 
@@ -78,8 +93,8 @@ class Noise(ABC):
 
     @classmethod
     @abstractmethod
-    def shape(cls, n_features: int) -> tuple[int, ...]:
-        """Shape of what is `shown`."""
+    def shape(cls, n_features: int) -> tuple[int, ...] | None:
+        """Shape of what is `shown`, if it is an array."""
 
     @classmethod
     @abstractmethod
@@ -92,9 +107,14 @@ class Noise(ABC):
         """Return standard deviations, or the lower Cholesky factor, if there is one."""
 
     @property
-    def shown(self) -> float | Floats:
+    def shown(self) -> float | Floats | tuple[Floats, Floats]:
         """What users see as ``noise_covariance_``."""
         return self.covariance
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of an estimator that say of which kind this noise is."""
+        return {"covariance_type": self.covariance_type}
 
     @property
     @abstractmethod
@@ -129,11 +149,22 @@ class Noise(ABC):
         """Begin with noise of variances (D,), or as near to them as this kind gets."""
 
     @classmethod
+    def from_residuals(cls, residuals: Floats, variances: Floats, n_factors: int) -> Self:
+        """Begin with noise of variances (D,), given residuals (n, D) around a network.
+
+        ``n_factors`` is for noise of low rank; other kinds have none.
+        """
+        return cls.from_variances(variances)
+
+    @classmethod
     @abstractmethod
     def from_gaussian(
-        cls, covariance: Floats, n_components: int, floors: Floats
+        cls, covariance: Covariance, n_components: int, floors: Floats, n_factors: int
     ) -> tuple[Floats, Self]:
-        """Write a covariance (D, D) as that of a linear network: slopes (D, S), and noise."""
+        """Write a covariance as that of a linear network: slopes (D, S), and noise.
+
+        What is below the floors (D,) is raised; ``n_factors`` as in `from_residuals`.
+        """
 
     def hand_over(self, slopes: Floats, floors: Floats) -> tuple[Floats, Self]:
         """Leave what latent variables can explain to a network of these slopes that may bend."""
@@ -154,43 +185,69 @@ class Noise(ABC):
 
     # Statistics, and the M-step
 
-    @classmethod
     @abstractmethod
-    def collect(cls, samples: Floats, weights: Floats) -> Floats:
+    def collect(self, samples: Floats, weights: Floats) -> Floats:
         """Sum what is asked of complete samples (n, D) over them."""
 
-    @classmethod
     @abstractmethod
-    def squares_of(cls, covariance: Floats) -> Floats:
-        """Squares of a sample that stands for others, of mean zero and covariance (D, D)."""
+    def make_products(self) -> Floats:
+        """Make zeros of shape (1, D) or (D, D), for sums of products of incomplete samples."""
+
+    @abstractmethod
+    def squares_from(self, products: Floats) -> Floats:
+        """Turn these sums into what `collect` would have returned of complete samples."""
+
+    @abstractmethod
+    def squares_of(self, covariance: Covariance) -> Floats:
+        """Squares of a sample that stands for others, of mean zero and this covariance."""
 
     @classmethod
     @abstractmethod
     def take_squares(cls, squares: Floats, features: Integers) -> Floats:
         """Return the squares of some of the features, in this order."""
 
-    @classmethod
     @abstractmethod
-    def scatter(cls, squares: Floats, remainder: Floats, output: Floats) -> Floats:
-        """Turn sums of ``x x'`` into those of residuals, in the shape of the covariance.
+    def scatter(self, squares: Floats, remainder: Floats, output: Floats) -> Floats:
+        """Turn what was collected of samples into the same of their residuals.
 
         Residuals have the squares ``x x' + remainder output'``, summed over regions and symmetrized
         (the paper's are not); remainder and output are of shape (R, D, S + 1).
         """
 
+    def maximize(self, scatter: Floats, total_weight: float, floors: Floats) -> Self:
+        """Raise the expected log-likelihood, to its maximum over noise not below the floors (D,).
+
+        Of noise with latent variables of its own, by a step of EM instead.
+        """
+        return self.of(self.bound_below(scatter / total_weight, floors), len(floors))
+
+    # What networks have in common
+
     @classmethod
-    def maximize(cls, scatter: Floats, total_weight: float, floors: Floats) -> Self:
-        """Maximize the expected log-likelihood over noise not below the floors (D,)."""
-        return cls.of(cls.bound_below(scatter / total_weight, floors), len(floors))
+    def pool(cls, counts: Floats, covariances: Sequence[Covariance], floors: Floats) -> Noise:
+        """Return what noises of networks with so many samples (K,) have in common."""
+        pooled = pool_covariances(counts, np.array([own.matrix for own in covariances]))
+        return KINDS["full"].of(raise_matrix(pooled, floors), len(floors))
 
     @classmethod
     @abstractmethod
-    def log_evidence(cls, counts: Floats, scatters: Floats, common: Floats, weight: float) -> float:
-        """Log density of scatter matrices (K, D, D) of so many samples (K,) each.
+    def log_evidence(
+        cls, counts: Floats, scatters: Sequence[Covariance], common: Covariance, weight: float
+    ) -> float:
+        """Log density of sums of squares of so many samples (K,) each.
 
         Their covariances are integrated out, with a prior of this weight and of the mean
-        ``common`` (D, D).  Terms without the prior are left out.
+        ``common``.  Terms without the prior are left out.
         """
+
+    def without(self, common: Covariance, more: float, floors: Floats) -> Covariance:
+        """Take samples of another covariance away again, which weighed so much more than 1."""
+        matrix = self.matrix
+        return Dense(raise_matrix(matrix + more * (matrix - common.matrix), floors))
+
+    @abstractmethod
+    def expected_square(self, other: Covariance) -> float:
+        """Trace of the product of the inverse covariance with another one."""
 
     def beyond(self, other: Noise, factor: float, floors: Floats) -> Noise:
         """Go so many times as far as to another noise of this kind, not below the floors (D,).
@@ -205,6 +262,34 @@ class Noise(ABC):
     @abstractmethod
     def matrix(self) -> Floats:
         """The covariance as a matrix (D, D)."""
+
+    @property
+    @abstractmethod
+    def variances(self) -> Floats:
+        """Diagonal of that matrix, (D,)."""
+
+    @property
+    def loadings(self) -> Floats:
+        """Loadings (D, k) of the factors that features share; (D, 0) if there are none."""
+        return np.empty((self.n_features, 0))
+
+    @property
+    def n_factors(self) -> int:
+        """Number of factors."""
+        return 0
+
+    @property
+    def principal_loadings(self) -> Floats:
+        """Loadings (D, k), rotated to where factors are independent given a residual."""
+        return self.loadings
+
+    def principal_factors(self, residuals: Floats) -> Floats:
+        """Return the expected factors, with the principal loadings, given residuals (n, D)."""
+        return np.empty((len(residuals), 0))
+
+    @abstractmethod
+    def multiply(self, directions: Floats) -> Floats:
+        """Multiply directions (D, q) by the covariance."""
 
     @cached_property
     @abstractmethod

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 from scipy.special import gammaln
 
-from skdgn._noise.floors import is_at
+from skdgn._noise.covariances import Covariance
+from skdgn._noise.floors import is_at, raise_matrix
 from skdgn._noise.gaussian import Integers, Noise
 from skdgn._runtime import Bools, Floats
 
@@ -19,7 +21,7 @@ class Independent(Noise):
     """Noise of which every feature has its own; squares are sums of ``x^2``, of shape (1, D)."""
 
     @classmethod
-    def pool(cls, values: Floats) -> Floats:
+    def average(cls, values: Floats) -> Floats:
         """Turn what belongs to each of the features (D,) into the shape of the covariance."""
         return values
 
@@ -53,7 +55,14 @@ class Independent(Noise):
 
     @property
     def matrix(self) -> Floats:
-        return np.diag(np.broadcast_to(self.covariance, (self.n_features,)))
+        return np.diag(self.variances)
+
+    @property
+    def variances(self) -> Floats:
+        return np.broadcast_to(self.covariance, (self.n_features,))
+
+    def multiply(self, directions: Floats) -> Floats:
+        return np.asarray(self.variances[:, None] * directions)
 
     @cached_property
     def log_determinant(self) -> float:
@@ -72,34 +81,37 @@ class Independent(Noise):
         return slopes[:, features], offsets[:, features], deviations
 
     def rescale(self, factors: Floats) -> Self:
-        return self.of(self.covariance * self.pool(factors**2), self.n_features)
+        return self.of(self.covariance * self.average(factors**2), self.n_features)
 
     @classmethod
     def from_variances(cls, variances: Floats) -> Self:
-        return cls.of(cls.pool(variances), len(variances))
+        return cls.of(cls.average(variances), len(variances))
 
     @classmethod
     def bound_below(cls, covariance: Floats, floors: Floats) -> Floats:
-        return np.maximum(covariance, cls.pool(floors))
+        return np.maximum(covariance, cls.average(floors))
 
     def at_floor(self, floors: Floats) -> Bools:
-        return np.broadcast_to(is_at(self.covariance, self.pool(floors)), floors.shape)
+        return np.broadcast_to(is_at(self.covariance, self.average(floors)), floors.shape)
 
-    @classmethod
-    def collect(cls, samples: Floats, weights: Floats) -> Floats:
+    def collect(self, samples: Floats, weights: Floats) -> Floats:
         return np.einsum("nd,nd->d", samples, weights[:, None] * samples)[None]
 
-    @classmethod
-    def squares_of(cls, covariance: Floats) -> Floats:
-        return np.diagonal(covariance)[None]
+    def make_products(self) -> Floats:
+        return np.zeros((1, self.n_features))
+
+    def squares_from(self, products: Floats) -> Floats:
+        return products
+
+    def squares_of(self, covariance: Covariance) -> Floats:
+        return covariance.variances[None]
 
     @classmethod
     def take_squares(cls, squares: Floats, features: Integers) -> Floats:
         return squares[:, features]
 
-    @classmethod
-    def scatter(cls, squares: Floats, remainder: Floats, output: Floats) -> Floats:
-        return cls.pool(squares[0] + np.einsum("rds,rds->rd", remainder, output).sum(axis=0))
+    def scatter(self, squares: Floats, remainder: Floats, output: Floats) -> Floats:
+        return self.average(squares[0] + np.einsum("rds,rds->rd", remainder, output).sum(axis=0))
 
     def beyond(self, other: Noise, factor: float, floors: Floats) -> Self:
         """Variances change by so many times as large a factor, on a logarithmic scale."""
@@ -107,22 +119,27 @@ class Independent(Noise):
         return self.maximize(self.covariance * ratio**factor, 1.0, floors)
 
     @classmethod
-    def log_evidence(cls, counts: Floats, scatters: Floats, common: Floats, weight: float) -> float:
-        freedom = weight + 2.0  # the mean of the prior is the common variance
-        before = weight * np.diagonal(common)
-        after = before + np.einsum("kdd->kd", scatters)
-        more = (freedom + counts)[:, None]
-        total = 0.5 * (freedom * np.log(before) - more * np.log(after)) + gammaln(0.5 * more)
-        return float(np.sum(total - gammaln(0.5 * freedom)))
+    def log_evidence(
+        cls, counts: Floats, scatters: Sequence[Covariance], common: Covariance, weight: float
+    ) -> float:
+        squares = np.array([own.variances for own in scatters])
+        return _log_evidence(counts, squares, common.variances, weight)
+
+    def expected_square(self, other: Covariance) -> float:
+        return float((other.variances / self.variances).sum())
 
     @classmethod
     def from_gaussian(
-        cls, covariance: Floats, n_components: int, floors: Floats
+        cls, covariance: Covariance, n_components: int, floors: Floats, n_factors: int
     ) -> tuple[Floats, Self]:
         """Fit slopes (D, S) and noise to a covariance (D, D) by factor analysis.
 
         At least as likely as a Gaussian without covariances.
         """
+        return cls._analyze(raise_matrix(covariance.matrix, floors), n_components, floors)
+
+    @classmethod
+    def _analyze(cls, covariance: Floats, n_components: int, floors: Floats) -> tuple[Floats, Self]:
         n_features = len(covariance)
         diagonal = np.diagonal(covariance)
         values, vectors = np.linalg.eigh(covariance)
@@ -145,7 +162,7 @@ class Independent(Noise):
     @classmethod
     def _above(cls, variances: Floats, floors: Floats) -> Self:
         """Return noise of these variances (D,), which may be negative, not below the floors."""
-        return cls.maximize(cls.pool(variances), 1.0, floors)
+        return cls.of(cls.bound_below(cls.average(variances), floors), len(floors))
 
 
 def _log_likelihood(covariance: Floats, slopes: Floats, noise: Noise) -> float:
@@ -153,6 +170,14 @@ def _log_likelihood(covariance: Floats, slopes: Floats, noise: Noise) -> float:
     model = slopes @ slopes.T + noise.matrix
     _, log_determinant = np.linalg.slogdet(model)
     return float(-0.5 * (log_determinant + np.trace(np.linalg.solve(model, covariance))))
+
+
+def _log_evidence(counts: Floats, squares: Floats, common: Floats, weight: float) -> float:
+    """Log density of sums of squares (K, D), of so many samples (K,) each."""
+    freedom = weight + 2.0  # the mean of the prior is the common variance
+    before, more = weight * common, (freedom + counts)[:, None]
+    total = 0.5 * (freedom * np.log(before) - more * np.log(before + squares))
+    return float(np.sum(total + gammaln(0.5 * more) - gammaln(0.5 * freedom)))
 
 
 class Spherical(Independent):
@@ -165,7 +190,7 @@ class Spherical(Independent):
         return ()
 
     @classmethod
-    def pool(cls, values: Floats) -> Floats:
+    def average(cls, values: Floats) -> Floats:
         """Mean over the features."""
         return np.asarray(values.mean())
 
@@ -185,10 +210,12 @@ class Spherical(Independent):
         return Spherical(self.covariance, self.factor, features.size)
 
     @classmethod
-    def log_evidence(cls, counts: Floats, scatters: Floats, common: Floats, weight: float) -> float:
-        size = len(common)  # so many squares of each sample tell of the variance
-        blocks = size * scatters[:, :1, :1]
-        return super().log_evidence(size * counts, blocks, common[:1, :1], size * weight)
+    def log_evidence(
+        cls, counts: Floats, scatters: Sequence[Covariance], common: Covariance, weight: float
+    ) -> float:
+        size = len(common.variances)  # so many squares of each sample tell of the variance
+        squares = size * np.array([own.variances[:1] for own in scatters])
+        return _log_evidence(size * counts, squares, common.variances[:1], size * weight)
 
 
 class Diagonal(Independent):

@@ -39,6 +39,11 @@ class NoiseUnits(NamedTuple):
         """Divide the covariance by the deviations."""
         return cls(noise.deviations, noise.correlations, noise.spread)
 
+    @classmethod
+    def for_nobody(cls, n_features: int) -> NoiseUnits:
+        """Return what kernels are given where all rows are complete: nobody looks."""
+        return cls(np.ones(n_features), np.empty((n_features, 0)), 1.0)
+
 
 class Holes(NamedTuple):
     """Where the holes of one row are, and the noise seen from there."""

@@ -60,9 +60,14 @@ class Model:
         n_weights = self.network.count_identifiable(self.partition.patterns)
         n_parameters = n_weights + self.noise.n_parameters
         if self.network.is_affine:
-            # The model is a Gaussian, which has no more than a mean and a covariance.
-            n_features = self.network.n_features
-            n_parameters = min(n_parameters, n_features + n_features * (n_features + 1) // 2)
+            # The model is a Gaussian, which has no more than a mean and a covariance; rotations
+            # that mix latent variables and factors leave it as it is.
+            n_features, n_components = self.network.n_features, self.network.n_components
+            n_factors = self.noise.n_factors
+            most = n_features + n_features * (n_features + 1) // 2
+            if n_factors > 0 and n_components + n_factors >= n_features:
+                return most
+            n_parameters = min(n_parameters - n_components * n_factors, most)
         return n_parameters
 
     def locate(self, latent: Floats) -> NDArray[np.intp]:
@@ -133,6 +138,28 @@ class Model:
         """Posterior mean of every sample (n, D): (n, S)."""
         result = np.empty((len(rows), self.network.n_components))
         return self._summarize(rows, lambda posterior: posterior.mean, result, workers)
+
+    def factor_means(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Posterior mean of the factors of the noise, given every sample (n, D): (n, k).
+
+        Given z and a complete sample, it is linear in the residual.  So it is the same of their
+        posterior means.
+        """
+
+        def infer_batch(batch: NDArray[Any]) -> Floats:
+            table = read(batch)
+            visits = self.visitor.visit(table)
+            maps = self.partition.maps.take(visits.regions)
+            images = maps.offsets + np.einsum("vds,vs->vd", maps.slopes, visits.means)
+            generated = np.add.reduceat(
+                visits.responsibilities[:, None] * images, visits.start[:-1], axis=0
+            )
+            if np.isnan(table).any():
+                table = fill_with_means(self.visitor, table, Workers())
+            return self.noise.principal_factors(table - generated)
+
+        result = np.empty((len(rows), self.noise.n_factors))
+        return workers.fill(result, infer_batch, self.visitor.row_bytes, rows)
 
     def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Posterior probability of each region, given every sample (n, D): (n, R)."""

@@ -18,7 +18,14 @@ FLAT = WeightPrior(None, 1.0, np.ones(3))
 
 def make_noise(covariance_type: str) -> Noise:
     full = np.array([[0.5, 0.1, 0.0], [0.1, 0.3, -0.1], [0.0, -0.1, 0.4]])
-    covariance = {"spherical": 0.3, "diag": np.array([0.2, 0.3, 0.5]), "full": full}
+    variances = np.array([0.2, 0.3, 0.5])
+    loadings = np.array([[0.3], [-0.4], [0.2]])
+    covariance = {
+        "spherical": 0.3,
+        "diag": variances,
+        "full": full,
+        "factor": (loadings, variances),
+    }
     return Noise.from_covariance(covariance[covariance_type], 3)
 
 
@@ -29,7 +36,7 @@ def make_network(n_components: int) -> Network:
 def make_problem(covariance_type: str, prior: WeightPrior = FLAT) -> Problem:
     rng = np.random.default_rng(3)
     rows, weights = 1.5 * rng.normal(size=(30, 3)), rng.uniform(0.5, 2.0, 30)
-    return Problem(rows, weights, covariance_type, np.full(3, 1e-6), prior, 1000, Workers())
+    return Problem(rows, weights, covariance_type, 1, np.full(3, 1e-6), prior, 1000, Workers())
 
 
 def make_state(covariance_type: str, n_components: int = 1) -> tuple[Problem, State]:

@@ -46,14 +46,14 @@ def test_gradient_of_every_layer_is_that_of_the_exact_likelihood(covariance_type
         np.testing.assert_allclose(measured, expected, atol=FINITE_DIFFERENCES * scale, rtol=0)
 
 
-@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+@pytest.mark.parametrize("covariance_type", ["spherical", "diag", "full"])
 def test_gradient_of_the_noise_is_that_of_the_exact_likelihood(covariance_type):
     problem, state = make_state(covariance_type)
     best = maximize_noise(
         state.statistics,
         state.network,
         state.partition.patterns,
-        covariance_type,
+        state.noise,
         np.full(3, 1e-12),
     ).covariance
     current = state.noise.covariance

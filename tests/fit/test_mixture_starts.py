@@ -10,7 +10,7 @@ from sklearn.mixture import GaussianMixture
 from skdgn import DGNMixture, PiecewiseAffineDGN
 from skdgn._fit.growth import write_linear_network
 from skdgn._network import ACTIVATIONS, Activation, Architecture
-from skdgn._noise import KINDS
+from skdgn._noise import KINDS, Dense
 from skdgn._runtime.seeds import draw_seed
 from tests.mixtures import FLAT_PRIORS, ROUNDING, make_clusters, short_mixture, start_of
 
@@ -62,7 +62,7 @@ def test_a_covariance_is_split_into_slopes_and_noise(n_components):
     root = rng.normal(size=(4, 4))
     floors = np.array([0.5, 1e-6, 1e-6, 1e-6])
     covariance = KINDS["full"].bound_below(root @ root.T, floors)
-    slopes, noise = KINDS["full"].from_gaussian(covariance, n_components, floors)
+    slopes, noise = KINDS["full"].from_gaussian(Dense(covariance), n_components, floors, 0)
     assert not slopes.any()
     slopes, noise = noise.hand_over(slopes, floors)
     np.testing.assert_allclose(noise.matrix + slopes @ slopes.T, covariance, atol=1e-13)
@@ -79,7 +79,7 @@ def test_factors_are_at_least_as_likely_as_none(covariance_type):
         root = rng.normal(size=(5, 5)) * rng.lognormal(size=5)
         covariance, floors = root @ root.T, np.full(5, 1e-9)
         kind = KINDS[covariance_type]
-        slopes, noise = kind.from_gaussian(covariance, 2, floors)
+        slopes, noise = kind.from_gaussian(Dense(covariance), 2, floors, 0)
         model = slopes @ slopes.T + noise.matrix
         plain = kind.from_variances(covariance.diagonal()).matrix
         with_factors, without = (

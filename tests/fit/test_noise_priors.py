@@ -9,8 +9,10 @@ import scipy.stats
 from sklearn.covariance import oas
 
 from skdgn import DGNMixture, PiecewiseAffineDGN
-from skdgn._fit.noise_priors import NoisePrior, estimate_weight, pool_covariances
-from skdgn._noise import KINDS
+from skdgn._fit.noise_priors import NoisePrior, estimate_weight
+from skdgn._noise import KINDS, Dense
+from skdgn._noise.gaussian import Noise
+from skdgn._noise.pooling import pool_covariances
 
 TYPES = ("spherical", "diag", "full")
 
@@ -55,7 +57,10 @@ def test_evidence_is_the_integral_over_variances(covariance_type):
         # Terms that do not depend on the prior are left out.
         values.append(np.log(value) - 0.5 * count * np.log(2.0))
     found = KINDS[covariance_type].log_evidence(
-        np.array([4.0, 9.0]), np.array([[[3.0]], [[1.2]]]), np.array([[common]]), weight
+        np.array([4.0, 9.0]),
+        [Dense(np.array([[3.0]])), Dense(np.array([[1.2]]))],
+        Dense(np.array([[common]])),
+        weight,
     )
     assert found == pytest.approx(sum(values), rel=1e-8)
 
@@ -70,22 +75,25 @@ def test_like_noises_tell_of_a_strong_prior_and_unlike_ones_of_a_weak_one(covari
             covariances *= np.eye(4)
         if covariance_type == "spherical":
             covariances = covariances.mean(axis=(1, 2))[:, None, None] * 4.0 * np.eye(4)
-        common = pool_covariances(counts, covariances)
-        weights.append(estimate_weight(counts, covariances, 1.0, common, covariance_type))
+        common = Dense(pool_covariances(counts, covariances))
+        dense = [Dense(own) for own in covariances]
+        weights.append(estimate_weight(counts, dense, 1.0, common, covariance_type))
     assert weights[0] == pytest.approx(4.0)  # as many as there are features: the most
     assert weights[1] < 1.0
 
 
 @pytest.mark.parametrize("covariance_type", ["spherical", "diag"])
 def test_a_single_network_has_nobody_to_learn_variances_from(covariance_type):
-    assert estimate_weight(np.array([9.0]), np.eye(2)[None], 1.0, np.eye(2), covariance_type) == 0.0
+    identity = Dense(np.eye(2))
+    assert estimate_weight(np.array([9.0]), [identity], 1.0, identity, covariance_type) == 0.0
 
 
 def test_samples_of_the_prior_can_be_taken_away_again():
-    prior = NoisePrior(3.0, np.diag([1.0, 2.0]))
+    prior = NoisePrior(3.0, Noise.from_covariance([1.0, 2.0], 2))
     own = np.array([[0.5, 0.1], [0.1, 0.4]])
-    joined = (20.0 * own + 3.0 * prior.covariance) / 23.0
-    np.testing.assert_allclose(prior.part(joined, 20.0), own, rtol=1e-12)
+    joined = Noise.from_covariance((20.0 * own + 3.0 * prior.common.matrix) / 23.0, 2)
+    parted = prior.part(joined, 20.0, np.full(2, 1e-9))
+    np.testing.assert_allclose(parted.matrix, own, rtol=1e-12)
 
 
 @pytest.mark.parametrize("covariance_type", TYPES)

@@ -11,7 +11,6 @@ from skdgn._fit.em import climb
 from skdgn._fit.mixture_em import MixtureProblem, MixtureState
 from skdgn._fit.steps import Step
 from skdgn._network import Network
-from skdgn._noise import COVARIANCE_TYPES
 from tests.fit.problems import make_network, make_noise, make_problem
 
 
@@ -57,7 +56,7 @@ def test_going_farther_than_em_takes_fewer_steps(covariance_type, monkeypatch):
     assert 3 * len(farther.lower_bounds) < 2 * len(plain.lower_bounds)
 
 
-@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+@pytest.mark.parametrize("covariance_type", ["spherical", "diag", "full"])
 def test_a_step_so_many_times_as_long(covariance_type):
     problem, state = make_start(covariance_type)
     (own,) = state.networks

@@ -120,6 +120,13 @@ def derivatives_of_density(model: Model, samples: Floats, by_maps: Floats) -> Fl
         "spherical": np.trace(by_entries, axis1=1, axis2=2)[:, None],
         "diag": np.diagonal(by_entries, axis1=1, axis2=2),
         "full": by_entries[:, *np.tril_indices(len(precision))],
+        "factor": np.concatenate(
+            [
+                np.diagonal(by_entries, axis1=1, axis2=2),
+                (by_entries @ noise.loadings).reshape(len(by_entries), -1),
+            ],
+            axis=1,
+        ),
     }[noise.covariance_type]
     per_visit = weights * np.concatenate([by_weights, by_noise], axis=1)
     return np.add.reduceat(per_visit, visits.start[:-1], axis=0)
@@ -139,6 +146,7 @@ def build(network: Network, covariance_type: str) -> Model:
         "spherical": np.array(VARIANCE),
         "diag": variances,
         "full": np.diag(variances) + 0.3 * VARIANCE,
+        "factor": (np.sqrt(VARIANCE) * np.cos(np.arange(2 * n_features)).reshape(-1, 2), variances),
     }[covariance_type]
     return Model.build(network, Noise.from_covariance(covariance, n_features))
 
@@ -156,7 +164,7 @@ def test_as_many_parameters_are_counted_as_the_density_tells_apart(first: int) -
         network = draw_network(seed)
         samples = draw_samples(network, seed)
         by_maps = derivatives_of_maps(network, build(network, "spherical").partition.patterns)
-        for covariance_type in ("spherical", "diag", "full"):
+        for covariance_type in ("spherical", "diag", "full", "factor"):
             model = build(network, covariance_type)
             values = singular_values(derivatives_of_density(model, samples, by_maps))
             assert model.n_parameters == np.sum(values > CUT), (seed, covariance_type)

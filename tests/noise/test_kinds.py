@@ -45,9 +45,9 @@ class Equicorrelated(Full):
         return np.full_like(variances, variances.mean())
 
     @classmethod
-    def from_gaussian(cls, covariance, n_components, floors):
-        slopes = np.zeros((len(covariance), n_components))
-        return slopes, cls.of(cls.bound_below(covariance, floors), len(covariance))
+    def from_gaussian(cls, covariance, n_components, floors, n_factors):
+        slopes = np.zeros((len(floors), n_components))
+        return slopes, cls.of(cls.bound_below(covariance.matrix, floors), len(floors))
 
     def hand_over(self, slopes, floors):
         return Noise.hand_over(self, slopes, floors)

@@ -23,6 +23,7 @@ def make_model(n_components: int, widths: tuple[int, ...], kind: str) -> Piecewi
         "spherical": 0.2,
         "diag": np.array([0.1, 0.02, 0.3, 0.05]),
         "full": 0.05 * (mixing @ mixing.T + 0.1 * np.eye(4)),
+        "factor": (0.2 * mixing[:, :2], np.array([0.1, 0.02, 0.3, 0.05])),
     }[kind]
     return PiecewiseAffineDGN.from_network(
         network.coefs, network.intercepts, covariance, activation="leaky_relu"

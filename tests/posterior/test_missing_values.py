@@ -61,7 +61,10 @@ def test_no_hidden_layer_is_the_conditional_gaussian(n_components: int, kind: st
 # Hidden layers: brute force.
 
 
-@pytest.fixture(scope="module", params=[(1, "diag"), (1, "full"), (2, "spherical"), (2, "full")])
+@pytest.fixture(
+    scope="module",
+    params=[(1, "diag"), (1, "full"), (1, "factor"), (2, "spherical"), (2, "full"), (2, "factor")],
+)
 def brute_force(request: pytest.FixtureRequest) -> tuple:
     n_components, kind = request.param
     network = random_network(n_components, (4,), n_features=3, activation="leaky_relu", seed=5)

@@ -83,7 +83,10 @@ def _weigh(points: np.ndarray, weights: np.ndarray) -> Grid:
     return Grid(points, np.log(weights) + log_prior)
 
 
-def as_matrix(covariance: np.ndarray, n_features: int) -> np.ndarray:
+def as_matrix(covariance: np.ndarray | tuple, n_features: int) -> np.ndarray:
+    if isinstance(covariance, tuple):
+        loadings, variances = covariance
+        return loadings @ loadings.T + np.diag(variances)
     covariance = np.asarray(covariance, dtype=float)
     return covariance if covariance.ndim == 2 else np.eye(n_features) * covariance
 
