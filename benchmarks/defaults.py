@@ -32,8 +32,11 @@ from skdgn import DGNEnsemble, DGNMixture, PiecewiseAffineDGN
 CANDIDATES: dict[str, Callable[[], PiecewiseAffineDGN | DGNMixture]] = {
     "network": PiecewiseAffineDGN,
     "network, full noise": lambda: PiecewiseAffineDGN(covariance_type="full"),
-    "mixture": DGNMixture,
-    "mixture, diag noise": lambda: DGNMixture(PiecewiseAffineDGN(1, hidden_layer_sizes=(4,))),
+    "mixture of 4": lambda: DGNMixture(n_networks=4),
+    "mixture of 4, diag noise": lambda: DGNMixture(
+        PiecewiseAffineDGN(1, hidden_layer_sizes=(4,)), 4
+    ),
+    "mixture, any size": DGNMixture,
 }
 N_MEMBERS = 3
 MISSING, HIDDEN = 0.2, 0.1

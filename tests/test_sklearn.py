@@ -75,6 +75,8 @@ def small_mixture(n_components: int, **parameters: object) -> DGNMixture:
         small_mixture(1, max_iter=5, refine=True),
         small_mixture(2),
         small_mixture(4),
+        small_network(1, hidden_layer_sizes="auto", covariance_type="auto"),
+        DGNMixture(max_iter=2),
         DGNEnsemble(small_network(1), n_estimators=2),
         DGNImputer(small_network(2), add_indicator=True),
         DGNOutlierDetector(small_network(1)),

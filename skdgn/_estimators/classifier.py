@@ -40,8 +40,8 @@ class DGNClassifier(
     Parameters
     ----------
     estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
-        The density to be fitted to the samples of each class.  None stands for ``DGNMixture()``,
-        with fewer networks for classes with fewer than 40 samples.
+        The density to be fitted to the samples of each class.  None stands for
+        ``DGNMixture(n_networks=4)``, with fewer networks for classes with fewer than 40 samples.
     priors : array-like of shape (n_classes,), default=None
         Probabilities of the classes, in sorted order; None takes their shares of the samples.
     random_state : int, RandomState, Generator or None, default=None

@@ -51,8 +51,8 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
     ----------
     estimator : exact density, list of them or list of (str, exact density), default=None
         What is fitted: a `PiecewiseAffineDGN`, a `DGNMixture` or another ensemble.  None stands for
-        ``DGNMixture()``, with fewer networks if there are fewer than 40 samples.  A list has one
-        member for each of its items, of any kind and size; names are those of
+        ``DGNMixture(n_networks=4)``, with fewer networks if there are fewer than 40 samples.  A
+        list has one member for each of its items, of any kind and size; names are those of
         ``named_estimators_``.
     n_estimators : int, default=10
         Number of members, if ``estimator`` is not a list.

@@ -36,8 +36,8 @@ class DGNImputer(
     ----------
     estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
         The model to be fitted to the samples, whatever values are missing.  None stands for
-        ``DGNMixture(PiecewiseAffineDGN(hidden_layer_sizes=(4,)))``, with fewer networks if there
-        are fewer than 40 samples.
+        ``DGNMixture(PiecewiseAffineDGN(hidden_layer_sizes=(4,)), n_networks=4)``, with fewer
+        networks if there are fewer than 40 samples.
     add_indicator : bool, default=False
         Whether to append a column of zeros and ones for each feature that had missing values in
         `fit`, 1 where a value was missing.

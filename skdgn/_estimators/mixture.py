@@ -75,12 +75,12 @@ class DGNMixture(
         ``negative_slope``, ``covariance_type``, ``n_factors``, ``weight_prior``, ``prior_scale``,
         ``m_step`` and ``reg_covar`` are those of every network; its other parameters are not used.
         None is ``PiecewiseAffineDGN(hidden_layer_sizes="auto", covariance_type="auto")`` if
-        ``n_networks`` is ``"auto"``, and otherwise
+        ``n_networks`` is ``"auto"``, and with a number of networks
         ``PiecewiseAffineDGN(hidden_layer_sizes=(4,), covariance_type="full")``: a curve with four
         bends, which is enough where several share the samples, and noise that leaves it the shape
         of a Gaussian across.  For more features than a few dozen, ``covariance_type="factor"`` has
         far fewer parameters.
-    n_networks : int or "auto", default=4
+    n_networks : int or "auto", default="auto"
         Number of networks; ``"auto"`` chooses it by `criterion`, see Notes.
     criterion : {"validation", "bic", "aic"}, default="validation"
         By what sizes are chosen that are ``"auto"``: the mean log density of a fifth of the
@@ -211,7 +211,7 @@ class DGNMixture(
     def __init__(
         self,
         estimator: PiecewiseAffineDGN | None = None,
-        n_networks: int | str = 4,
+        n_networks: int | str = AUTO,
         *,
         criterion: str = "validation",
         init_params: Any = "gaussian_mixture",

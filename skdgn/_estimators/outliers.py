@@ -52,7 +52,7 @@ class DGNOutlierDetector(
     ----------
     estimator : DGNMixture or other density estimator, default=None
         Anything with ``score_samples``; a pipeline that ends in one will do.  None stands for
-        ``DGNMixture()``, with fewer networks if there are fewer than 40 samples.
+        ``DGNMixture(n_networks=4)``, with fewer networks if there are fewer than 40 samples.
     contamination : float or "auto", default=0.1
         Share of outliers among the samples it is fitted to, in (0, 0.5]: it sets the threshold.
         ``"auto"`` assumes no share: the threshold is what one in a hundred normal samples would

@@ -43,8 +43,8 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
     Parameters
     ----------
     estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
-        The density to be fitted to inputs and targets.  None stands for ``DGNMixture()``, with
-        fewer networks if there are fewer than 40 samples.
+        The density to be fitted to inputs and targets.  None stands for
+        ``DGNMixture(n_networks=4)``, with fewer networks if there are fewer than 40 samples.
     prediction : {"mean", "median", "mode"}, default="mean"
         What `predict` returns of the distribution of each target.
     random_state : int, RandomState, Generator or None, default=None
