@@ -1,10 +1,12 @@
 """Deep generative networks with an exact density, for scikit-learn users."""
 
 from skdgn._estimators import (
+    DGNClassifier,
     DGNEnsemble,
     DGNImputer,
     DGNMixture,
     DGNOutlierDetector,
+    DGNRegressor,
     PiecewiseAffineDGN,
 )
 from skdgn._posterior import Posterior
@@ -17,10 +19,12 @@ from skdgn.displays import (
 )
 
 __all__ = [
+    "DGNClassifier",
     "DGNEnsemble",
     "DGNImputer",
     "DGNMixture",
     "DGNOutlierDetector",
+    "DGNRegressor",
     "DensityDisplay",
     "LatentPartitionDisplay",
     "LikelihoodCurveDisplay",

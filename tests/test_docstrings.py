@@ -15,11 +15,27 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import skdgn
-from skdgn import DGNEnsemble, DGNImputer, DGNMixture, DGNOutlierDetector, PiecewiseAffineDGN
+from skdgn import (
+    DGNClassifier,
+    DGNEnsemble,
+    DGNImputer,
+    DGNMixture,
+    DGNOutlierDetector,
+    DGNRegressor,
+    PiecewiseAffineDGN,
+)
 from skdgn._estimators import documentation as _documentation
 from skdgn.vae import GaussianVAE
 
-ESTIMATORS = [PiecewiseAffineDGN, DGNMixture, DGNEnsemble, DGNImputer, DGNOutlierDetector]
+ESTIMATORS = [
+    PiecewiseAffineDGN,
+    DGNMixture,
+    DGNEnsemble,
+    DGNImputer,
+    DGNOutlierDetector,
+    DGNRegressor,
+    DGNClassifier,
+]
 # What these hold is reached through the estimators, and is not imported by users.
 PARTS_OF_THE_ESTIMATOR = {
     "skdgn._estimators.callbacks",

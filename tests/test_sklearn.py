@@ -19,7 +19,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skdgn
-from skdgn import DGNEnsemble, DGNImputer, DGNMixture, DGNOutlierDetector, PiecewiseAffineDGN
+from skdgn import (
+    DGNClassifier,
+    DGNEnsemble,
+    DGNImputer,
+    DGNMixture,
+    DGNOutlierDetector,
+    DGNRegressor,
+    PiecewiseAffineDGN,
+)
 from skdgn._estimators import sklearn_parts as _sklearn
 from skdgn.datasets import make_noisy_circle
 
@@ -70,6 +78,8 @@ def small_mixture(n_components: int, **parameters: object) -> DGNMixture:
         DGNEnsemble(small_network(1), n_estimators=2),
         DGNImputer(small_network(2), add_indicator=True),
         DGNOutlierDetector(small_network(1)),
+        DGNRegressor(small_network(1)),
+        DGNClassifier(small_network(1)),
     ]
 )
 def test_scikit_learn_checks(estimator, check):

@@ -1,9 +1,10 @@
-"""What an estimator keeps of a model, and of that in a file."""
+"""What an estimator keeps: of a model, of that in a file, and of itself when a fit fails."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,18 @@ NOT_ITERATED: dict[str, Any] = {
     "lower_bound_": math.nan,
     "_running": [],
 }
+
+
+@contextmanager
+def unchanged_by_failure(estimator: Any) -> Iterator[None]:
+    """Put all attributes back if a fit fails or is interrupted half-way."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
 
 
 def attributes_of_model(model: Model) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from skdgn._network import (
     activations_per_layer,
     check_blueprints,
     check_filled,
+    check_shapes,
     import_torch,
     n_inputs_of,
     read_decoder,
@@ -203,4 +204,5 @@ def _network_of(layers: tuple[Layer, ...]) -> Network:
             f"Reshape, got {layers[0] if layers else 'no layer'!r}."
         )
     check_filled(layers, "layers")
+    check_shapes(layers, n_components, "layers")
     return Network.from_filled(layers, n_components)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,17 +43,6 @@ class ExactDensity(ExactConditioning):
         prior = self._fitted_model().feature_distributions(nothing, features)
         mean, deviations = prior.mean[0], np.sqrt(prior.variance[0])
         check_continuation(ranges, mean, deviations, reason, names, sets_units)
-
-    @contextmanager
-    def _unchanged_by_failure(self) -> Iterator[None]:
-        """Put all attributes back if a fit fails or is interrupted half-way."""
-        before = dict(vars(self))
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
 
 def check_density(estimator: Any, name: str = "estimator") -> ExactDensity:

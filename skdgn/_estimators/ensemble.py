@@ -15,6 +15,7 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.utils import Bunch
 from sklearn.utils.parallel import Parallel, delayed
 
+from skdgn._estimators.attributes import unchanged_by_failure
 from skdgn._estimators.checks import check_observed
 from skdgn._estimators.density import ExactDensity, SumOfDensities, check_density
 from skdgn._estimators.documentation import DocumentedMixin
@@ -240,7 +241,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         """
         names, templates = self._check_templates()
         given_weights = self._check_weights(templates)
-        with self._unchanged_by_failure():
+        with unchanged_by_failure(self):
             table = validate_rows(self, X, reset=True, min_samples=2)
             table_weights = check_weights(sample_weight, table)
             if self.estimator is None:

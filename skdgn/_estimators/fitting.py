@@ -10,12 +10,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from skdgn._estimators.attributes import unchanged_by_failure
 from skdgn._estimators.callbacks import FitTasks
 from skdgn._estimators.density import ExactDensity
 from skdgn._estimators.progress import IterationPrinter, describe_interrupt
 from skdgn._estimators.sklearn_parts import CallbackSupportMixin, fit_context
 from skdgn._estimators.validation import check_weights, validate_rows
-from skdgn._fit import FitResult, Iteration, Parameters, Running, StepResult
+from skdgn._fit import (
+    FitResult,
+    Iteration,
+    Parameters,
+    Running,
+    SizeSettings,
+    StepResult,
+    fit_sizes,
+    take_mixture_step,
+)
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._runtime import Floats, draw_seed
@@ -175,7 +185,7 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
         >>> model.n_features_in_
         2
         """
-        with self._unchanged_by_failure():
+        with unchanged_by_failure(self):
             if not hasattr(self, "n_iter_"):
                 if self._fit(X, sample_weight).interrupted:
                     raise KeyboardInterrupt
@@ -186,7 +196,10 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
             weights = check_weights(sample_weight, samples)
             running = [Running.from_state(state) for state in self._running]
             settings = self._check_samples(samples, weights, settings, "partial_fit", not running)
-            result = self._take_step(parameters, running, samples, weights, settings)
+            take_step = self._take_step
+            if isinstance(settings, SizeSettings):  # chosen by the first fit
+                settings, take_step = settings.branch_of(parameters), take_mixture_step
+            result = take_step(parameters, running, samples, weights, settings)
             self.__dict__.update(
                 self._attributes(result.weights, result.networks),
                 converged_=False,
@@ -198,7 +211,7 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
         return self
 
     def _fit(self, X: ArrayLike, sample_weight: ArrayLike | None) -> FitResult:
-        with self._unchanged_by_failure():
+        with unchanged_by_failure(self):
             settings = self._settings()
             warm_start = reason = None
             if self.warm_start and hasattr(self, "n_iter_"):
@@ -219,17 +232,19 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
                     printer(iteration)
                     return tasks(iteration)
 
-                result = self._fit_parameters(
-                    samples, weights, settings, generator, warm_start, watch
-                )
+                fit = fit_sizes if isinstance(settings, SizeSettings) else self._fit_parameters
+                result = fit(samples, weights, settings, generator, warm_start, watch)
             attributes = self._attributes_of_result(result)
             tasks.end(attributes)
+            self.__dict__.pop("path_", None)
             self.__dict__.update(attributes)
         return result
 
     def _attributes_of_result(self, result: FitResult) -> dict[str, Any]:
         """Return all fitted attributes."""
+        path = {} if result.path is None else {"path_": result.path}
         return {
+            **path,
             **self._attributes(result.weights, result.networks),
             "converged_": result.converged,
             "n_iter_": len(result.lower_bounds),

@@ -24,9 +24,16 @@ from skdgn._estimators.density import SumOfDensities
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.fitting import FittedByEM
 from skdgn._estimators.inference import InformationCriteria
-from skdgn._estimators.network import PiecewiseAffineDGN
+from skdgn._estimators.network import AUTO, PiecewiseAffineDGN
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, StrOptions
-from skdgn._fit import MixtureSettings, Parameters, fit_mixture, take_mixture_step
+from skdgn._fit import (
+    CRITERIA,
+    MixtureSettings,
+    Parameters,
+    SizeSettings,
+    fit_mixture,
+    take_mixture_step,
+)
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._posterior import Model
@@ -167,7 +174,8 @@ class DGNMixture(
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [None, PiecewiseAffineDGN],
-        "n_networks": [Interval(Integral, 1, None, closed="left")],
+        "n_networks": [Interval(Integral, 1, None, closed="left"), StrOptions({AUTO})],
+        "criterion": [StrOptions(set(CRITERIA))],
         "init_params": [str, "array-like"],
         "weight_concentration_prior": [Interval(Real, 1.0, None, closed="left")],
         "noise_prior_weight": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="left")],
@@ -189,8 +197,9 @@ class DGNMixture(
     def __init__(
         self,
         estimator: PiecewiseAffineDGN | None = None,
-        n_networks: int = 4,
+        n_networks: int | str = 4,
         *,
+        criterion: str = "validation",
         init_params: Any = "gaussian_mixture",
         weight_concentration_prior: float = 2.0,
         noise_prior_weight: str | float = "auto",
@@ -206,6 +215,7 @@ class DGNMixture(
     ) -> None:
         self.estimator = estimator
         self.n_networks = n_networks
+        self.criterion = criterion
         self.init_params = init_params
         self.weight_concentration_prior = weight_concentration_prior
         self.noise_prior_weight = noise_prior_weight
@@ -292,10 +302,10 @@ class DGNMixture(
         self,
         samples: NDArray[Any],
         weights: Floats,
-        settings: MixtureSettings,
+        settings: MixtureSettings | SizeSettings,
         continuation: str | None,
         sets_units: bool,
-    ) -> MixtureSettings:
+    ) -> MixtureSettings | SizeSettings:
         template = self._template()
         if sets_units:
             check_observed(samples, weights, self._column_names(), self._workers())
@@ -303,17 +313,27 @@ class DGNMixture(
         if not sets_units:
             return settings
         n_samples = int(np.count_nonzero(weights))
-        if n_samples < self.n_networks:
+        if not isinstance(self.n_networks, str) and n_samples < self.n_networks:
             raise ValueError(
                 "n_networks must be at most the number of samples of positive weight, "
                 f"{n_samples}, got {self.n_networks}."
             )
-        return replace(settings, init=self._check_start(len(samples)))
+        if isinstance(settings, MixtureSettings):
+            return replace(settings, init=self._check_start(len(samples), settings.n_networks))
+        if not isinstance(self.init_params, str) or self.init_params not in _STARTS:
+            raise ValueError(
+                f"init_params must be one of {_STARTS} if sizes are to be chosen, "
+                f"got {self.init_params!r}."
+            )
+        branches = tuple(replace(own, init=self.init_params) for own in settings.branches)
+        return replace(settings, branches=branches)
 
     def _template(self) -> PiecewiseAffineDGN:
         """Return an unfitted network of the kind that all are, its parameters checked."""
         template: PiecewiseAffineDGN
-        if self.estimator is None:
+        if self.estimator is None and self.n_networks == AUTO:
+            template = PiecewiseAffineDGN(hidden_layer_sizes=AUTO, covariance_type=AUTO)
+        elif self.estimator is None:
             template = PiecewiseAffineDGN(hidden_layer_sizes=(4,), covariance_type="full")
         else:
             template = clone(self.estimator)
@@ -330,25 +350,40 @@ class DGNMixture(
             or (self.noise_prior_weight != 0.0 and not self.tied_noise)
         )
 
-    def _settings(self) -> MixtureSettings:
-        return MixtureSettings(
-            network=self._template()._settings(),
-            n_networks=int(self.n_networks),
-            init="gaussian_mixture",  # until the samples are known
-            concentration=float(self.weight_concentration_prior),
-            noise_prior_weight=(
-                None if isinstance(self.noise_prior_weight, str) else float(self.noise_prior_weight)
-            ),
-            is_tied=bool(self.tied_noise),
-            n_init=int(self.n_init),
-            refine=bool(self.refine),
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
+    def _settings(self) -> MixtureSettings | SizeSettings:
+        template, any_networks = self._template(), self.n_networks == AUTO
+        branches = tuple(
+            MixtureSettings(
+                network=network,
+                n_networks=1 if any_networks else int(self.n_networks),
+                init="gaussian_mixture",  # until the samples are known
+                concentration=float(self.weight_concentration_prior),
+                noise_prior_weight=(
+                    None
+                    if isinstance(self.noise_prior_weight, str)
+                    else float(self.noise_prior_weight)
+                ),
+                is_tied=bool(self.tied_noise),
+                n_init=int(self.n_init),
+                refine=bool(self.refine),
+                max_iter=int(self.max_iter),
+                tol=float(self.tol),
+            )
+            for network in template._candidates()
         )
+        if not any_networks and not template._is_open():
+            return branches[0]
+        if self.tied_noise:
+            raise ValueError(
+                "tied_noise must be False if sizes are to be found, whose candidates are fits of "
+                "single networks, got True."
+            )
+        activation = template._activation_of_any()
+        return SizeSettings(branches, activation, any_networks, self.criterion)
 
-    def _check_start(self, n_samples: int) -> str | Floats:
+    def _check_start(self, n_samples: int, n_networks: int) -> str | Floats:
         """Return a method, or responsibilities (n, K)."""
-        start, n_networks = self.init_params, self.n_networks
+        start = self.init_params
         if isinstance(start, str):
             if start not in _STARTS:
                 raise ValueError(
@@ -383,9 +418,14 @@ class DGNMixture(
 
     def _attributes(self, weights: Floats, networks: list[tuple[Network, Noise]]) -> dict[str, Any]:
         template, fitted = self._template(), []
-        for parts in networks:
+        for network, noise in networks:
             own = copy.copy(template)
-            own.__dict__.update(attributes_of_model(Model.build(*parts)), **NOT_ITERATED)
+            own.__dict__.update(attributes_of_model(Model.build(network, noise)), **NOT_ITERATED)
+            if template._is_open():
+                own.n_components = network.n_components
+                own.covariance_type = noise.covariance_type
+                if own.hidden_layer_sizes == AUTO:
+                    own.hidden_layer_sizes = network.hidden_layer_sizes
             fitted.append(own)
         n_parameters = len(weights) - 1 + sum(own.n_parameters_ for own in fitted)
         if self.tied_noise:
@@ -394,14 +434,16 @@ class DGNMixture(
             n_parameters = min(n_parameters, len(weights) - 1 + shared)
         return {"weights_": weights, "networks_": fitted, "n_parameters_": n_parameters}
 
-    def _last_parameters(self, settings: MixtureSettings, reason: str) -> Parameters:
-        if settings.n_networks != len(self.networks_):
+    def _last_parameters(self, settings: MixtureSettings | SizeSettings, reason: str) -> Parameters:
+        if self.n_networks not in (AUTO, len(self.networks_)):
             raise ValueError(
                 f"{reason} needs the n_networks of the last fit, {len(self.networks_)}, "
-                f"got {settings.n_networks}."
+                f"got {self.n_networks}."
             )
-        last = [network._last_parameters(settings.network, reason) for network in self.networks_]
-        return self.weights_, [parts for _, (parts,) in last]
+        template = self._template()
+        return self.weights_, [
+            network._last_network(template, reason) for network in self.networks_
+        ]
 
     def _members(self) -> list[PiecewiseAffineDGN]:
         return self.networks_

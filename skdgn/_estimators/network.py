@@ -28,9 +28,20 @@ from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.fitting import FittedByEM
 from skdgn._estimators.inference import LatentInference
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, StrOptions
-from skdgn._fit import M_STEPS, PRIORS, Parameters, Settings, fit_network, take_step
+from skdgn._fit import (
+    CRITERIA,
+    M_STEPS,
+    PRIORS,
+    MixtureSettings,
+    Parameters,
+    Settings,
+    SizeSettings,
+    fit_network,
+    take_step,
+)
 from skdgn._network import (
     ACTIVATIONS,
+    Activation,
     Architecture,
     Network,
     activations_per_layer,
@@ -40,6 +51,11 @@ from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
 from skdgn._posterior import Model
 from skdgn._runtime import Floats, VersionedMixin, value_ranges
+
+# What sizes that are left open may be.
+AUTO = "auto"
+_LATENT_DIMENSIONS = (1, 2)
+_KINDS_OF_NOISE = ("full", "diag")
 
 
 class PiecewiseAffineDGN(
@@ -227,13 +243,19 @@ class PiecewiseAffineDGN(
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({AUTO})],
         "hidden_layers": [None, tuple, list],
-        "hidden_layer_sizes": [tuple, list, Interval(Integral, 1, None, closed="left")],
+        "hidden_layer_sizes": [
+            tuple,
+            list,
+            Interval(Integral, 1, None, closed="left"),
+            StrOptions({AUTO}),
+        ],
         "activation": [StrOptions(set(ACTIVATIONS)), tuple, list],
         "negative_slope": [Interval(Real, None, None, closed="neither"), tuple, list],
-        "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
+        "covariance_type": [StrOptions({*COVARIANCE_TYPES, AUTO})],
         "n_factors": [Interval(Integral, 0, None, closed="left")],
+        "criterion": [StrOptions(set(CRITERIA))],
         "weight_prior": [None, StrOptions(set(PRIORS))],
         "prior_scale": [Interval(Real, 0.0, None, closed="neither")],
         "m_step": [StrOptions(set(M_STEPS))],
@@ -258,14 +280,15 @@ class PiecewiseAffineDGN(
 
     def __init__(
         self,
-        n_components: int = 1,
+        n_components: int | str = 1,
         *,
-        hidden_layer_sizes: int | Sequence[int] = (16,),
+        hidden_layer_sizes: int | str | Sequence[int] = (16,),
         hidden_layers: Sequence[Layer] | None = None,
         activation: str | Sequence[str] = "leaky_relu",
         negative_slope: float | Sequence[float] = 0.1,
         covariance_type: str = "diag",
         n_factors: int = 3,
+        criterion: str = "validation",
         weight_prior: str | None = None,
         prior_scale: float = 1.0,
         m_step: str = "joint",
@@ -286,6 +309,7 @@ class PiecewiseAffineDGN(
         self.negative_slope = negative_slope
         self.covariance_type = covariance_type
         self.n_factors = n_factors
+        self.criterion = criterion
         self.weight_prior = weight_prior
         self.prior_scale = prior_scale
         self.m_step = m_step
@@ -303,11 +327,11 @@ class PiecewiseAffineDGN(
         self,
         samples: NDArray[Any],
         weights: Floats,
-        settings: Settings,
+        settings: Settings | SizeSettings,
         continuation: str | None,
         sets_units: bool,
-    ) -> Settings:
-        settings.architecture.check_features(samples.shape[1])
+    ) -> Settings | SizeSettings:
+        self._candidates()[0].architecture.check_features(samples.shape[1])
         if sets_units:
             check_observed(samples, weights, self._column_names(), self._workers())
         ranges = value_ranges(samples, weights)
@@ -321,29 +345,57 @@ class PiecewiseAffineDGN(
         names = self._column_names()
         check_sizes(ranges, names)
         if sets_units:
-            check_spreads(ranges, self.covariance_type, float(self.reg_covar), names)
+            for kind in self._kinds_of_noise():
+                check_spreads(ranges, kind, float(self.reg_covar), names)
             if self.weight_prior is not None:
                 check_prior_scale(float(self.prior_scale), ranges, names)
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> Settings | SizeSettings:
         """Check what scikit-learn's constraints leave open."""
-        return Settings(
-            architecture=self._architecture(),
-            covariance_type=self.covariance_type,
-            n_factors=int(self.n_factors),
-            weight_prior=self.weight_prior,
-            prior_scale=float(self.prior_scale),
-            m_step=self.m_step,
-            init_params=self.init_params,
-            n_init=int(self.n_init),
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            reg_covar=float(self.reg_covar),
-            workers=self._workers(),
-        )
+        candidates = self._candidates()
+        if not self._is_open():
+            return candidates[0]
+        branches = tuple(map(MixtureSettings.of_one, candidates))
+        return SizeSettings(branches, self._activation_of_any(), False, self.criterion)
 
-    def _architecture(self) -> Architecture:
-        n_components = int(self.n_components)
+    def _is_open(self) -> bool:
+        """Whether some sizes are to be chosen."""
+        sizes = self.n_components, self.hidden_layer_sizes, self.covariance_type
+        return any(isinstance(own, str) and own == AUTO for own in sizes)
+
+    def _kinds_of_noise(self) -> tuple[str, ...]:
+        return _KINDS_OF_NOISE if self.covariance_type == AUTO else (self.covariance_type,)
+
+    def _activation_of_any(self) -> Activation | None:
+        """Return the activation of hidden units if their number is open."""
+        if not isinstance(self.hidden_layer_sizes, str):
+            return None
+        return activations_per_layer(self.activation, self.negative_slope, 1)[0]
+
+    def _candidates(self) -> list[Settings]:
+        """Settings for all that is open, but for hidden layers: these are as small as may be."""
+        open_sizes = isinstance(self.n_components, str)
+        dimensions = _LATENT_DIMENSIONS if open_sizes else (int(self.n_components),)
+        return [
+            Settings(
+                architecture=self._architecture(n_components),
+                covariance_type=kind,
+                n_factors=int(self.n_factors),
+                weight_prior=self.weight_prior,
+                prior_scale=float(self.prior_scale),
+                m_step=self.m_step,
+                init_params=self.init_params,
+                n_init=int(self.n_init),
+                max_iter=int(self.max_iter),
+                tol=float(self.tol),
+                reg_covar=float(self.reg_covar),
+                workers=self._workers(),
+            )
+            for n_components in dimensions
+            for kind in self._kinds_of_noise()
+        ]
+
+    def _architecture(self, n_components: int) -> Architecture:
         if self.hidden_layers is not None:
             if self.hidden_layer_sizes != (16,):
                 raise ValueError(
@@ -351,23 +403,43 @@ class PiecewiseAffineDGN(
                     f"got {self.hidden_layer_sizes!r}."
                 )
             return Architecture.of_layers(n_components, self.hidden_layers)
+        if isinstance(self.hidden_layer_sizes, str):
+            return Architecture(n_components)
         widths = check_hidden_layer_sizes(self.hidden_layer_sizes)
         activations = activations_per_layer(self.activation, self.negative_slope, len(widths))
         return Architecture(n_components, widths, activations)
 
-    def _last_parameters(self, settings: Settings, reason: str) -> Parameters:
+    def _last_parameters(self, settings: Settings | SizeSettings, reason: str) -> Parameters:
+        return np.ones(1), [self._last_network(self, reason)]
+
+    def _last_network(self, template: PiecewiseAffineDGN, reason: str) -> tuple[Network, Noise]:
+        """Return the network of the last fit, for one like a template to go on from."""
         model = self._fitted_model()
-        wanted, fitted = settings.architecture, model.network.architecture
+        fitted, noise = model.network.architecture, model.noise
+        n_features = model.network.n_features
+        # What is open is as it was.
+        settings = max(
+            template._candidates(),
+            key=lambda own: (
+                own.architecture.n_components == fitted.n_components,
+                own.covariance_type == noise.covariance_type,
+            ),
+        )
+        wanted = settings.architecture
+        if (activation := template._activation_of_any()) is not None:
+            # One hidden layer or none, of any size.
+            widths = fitted.hidden_layer_sizes[:1]
+            wanted = Architecture.alike(wanted.n_components, widths, activation)
         for name, new, old in (
             ("n_components", wanted.n_components, fitted.n_components),
             ("hidden_layer_sizes", wanted.hidden_layer_sizes, fitted.hidden_layer_sizes),
             ("activation", list(map(str, wanted.activations)), list(map(str, fitted.activations))),
-            ("hidden_layers", wanted.kinds, fitted.kinds),
-            *((name, getattr(settings, name), old) for name, old in model.noise.parameters.items()),
+            ("hidden_layers", wanted.outline(n_features), fitted.outline(n_features)),
+            *((name, getattr(settings, name), old) for name, old in noise.parameters.items()),
         ):
             if new != old:
                 raise ValueError(f"{reason} needs the {name} of the last fit, {old}, got {new}.")
-        return np.ones(1), [(model.network, model.noise)]
+        return model.network, noise
 
     def _attributes(self, weights: Floats, networks: list[tuple[Network, Noise]]) -> dict[str, Any]:
         return attributes_of_model(Model.build(*networks[0]))

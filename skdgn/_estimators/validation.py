@@ -21,22 +21,29 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool, min_samples: int = 1) 
     It is not copied if it holds floating-point numbers already; masked entries are missing values.
     If ``reset``, the estimator remembers number and names of the features, else it compares them.
     """
+    rows: NDArray[Any] = _validate(estimator, X, reset=reset, ensure_min_samples=min_samples)
+    return rows
+
+
+def validate_rows_and_targets(
+    estimator: Any, X: Any, y: Any, **checks: Any
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Check a table (n, D) and as many targets, before a fit; more is asked by ``checks``."""
+    rows, targets = _validate(estimator, X, y=y, reset=True, **checks)
+    return rows, targets
+
+
+def _validate(estimator: Any, X: Any, **checks: Any) -> Any:
     X = fill_masked(X)
     try:
-        rows: NDArray[Any] = validate_data(
-            estimator,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=min_samples,
-            ensure_all_finite="allow-nan",
+        return validate_data(
+            estimator, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", **checks
         )
     except (TypeError, ValueError) as error:
         name = _column_without_numbers(X)
         if name is None:
             raise
         raise type(error)(f"X must hold numbers, which column {name!r} does not: {error}") from None
-    return rows
 
 
 def fill_masked(X: Any) -> Any:

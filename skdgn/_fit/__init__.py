@@ -5,12 +5,15 @@ from skdgn._fit.fitting import FitResult, Iteration, Parameters, Settings
 from skdgn._fit.mixture_fit import MixtureSettings, fit_mixture
 from skdgn._fit.network_fit import fit_network
 from skdgn._fit.running_statistics import Running
+from skdgn._fit.size_choice import SizeSettings, fit_sizes
+from skdgn._fit.size_path import CRITERIA
 from skdgn._fit.stacking import stack
 from skdgn._fit.steps import M_STEPS
 from skdgn._fit.stepwise import StepResult, take_mixture_step, take_step
 from skdgn._fit.weight_priors import PRIORS
 
 __all__ = [
+    "CRITERIA",
     "M_STEPS",
     "PRIORS",
     "FitResult",
@@ -19,10 +22,12 @@ __all__ = [
     "Parameters",
     "Running",
     "Settings",
+    "SizeSettings",
     "StepResult",
     "bootstrap_weights",
     "fit_mixture",
     "fit_network",
+    "fit_sizes",
     "stack",
     "take_mixture_step",
     "take_step",

@@ -79,6 +79,7 @@ class FitResult:
     interrupted: bool  # by the keyboard
     bound_by_ties: NDArray[np.bool_]  # (D,): features with noise as small as ties allow, somewhere
     running: list[Running]  # of each network, for more samples to come
+    path: dict[str, NDArray[Any]] | None = None  # of sizes that were tried, if they were open
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ class Fit:
                     raise
                 interrupted = True
         best = max(self.runs or self.starts, key=Progress.lower_bound)
-        return replace(self._result(best), interrupted=interrupted)
+        return replace(self.result(best), interrupted=interrupted)
 
     def _tell(self, run: int, progress: Progress) -> bool:
         bounds = progress.lower_bounds
@@ -195,11 +196,12 @@ class Fit:
                 change=bounds[-1] - (bounds[-2] if len(bounds) > 1 else progress.start),
                 n_regions=progress.state.n_regions,
                 converged=progress.converged,
-                result=lambda: self._result(progress),
+                result=lambda: self.result(progress),
             )
         )
 
-    def _result(self, progress: Progress) -> FitResult:
+    def result(self, progress: Progress) -> FitResult:
+        """Express a state in the units of the samples."""
         state, back, floors = progress.state, np.argsort(self.order), self.problem.noise_floors
         kind = KINDS[self.settings.covariance_type]
         at_floor = np.any([network.noise.at_floor(floors) for network in state.networks], axis=0)

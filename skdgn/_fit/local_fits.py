@@ -40,8 +40,9 @@ Candidate = tuple[Floats, Sequence[Parts]]  # weights that add up to 1, and netw
 # Fits are made on at most so many samples for each network, and so many of few networks.
 _SAMPLES_PER_NETWORK = 500
 _FEWEST_SAMPLES = 2000
-# How many candidates enter a round, and how many iterations each is given.
-_ROUNDS = ((2, 2), (1, 8))
+# How many candidates enter the first round, and how many iterations each is given; only the best
+# enters the second.
+_FIRST_ROUND = (2, 2)
 # Samples of which a network has less than this are left to others.
 _SMALLEST_SHARE = 1e-3
 # A curve through fewer samples is not worth looking for.
@@ -120,6 +121,8 @@ class LocalFits:
     m_step : str
     tol : float
         Of EM.
+    n_iterations : int
+        That the best of the candidates is given.
     price : float
         Of a parameter, in nats: what candidates of different sizes are compared by.
     generator : numpy.random.Generator
@@ -132,11 +135,13 @@ class LocalFits:
         sizes: Sizes,
         m_step: str,
         tol: float,
+        n_iterations: int,
         price: float,
         generator: np.random.Generator,
     ) -> None:
         self.problem, self.state, self.sizes = problem, state, sizes
-        self.m_step, self.tol, self.price, self.generator = m_step, tol, price, generator
+        self.m_step, self.tol, self.n_iterations = m_step, tol, n_iterations
+        self.price, self.generator = price, generator
         most_samples = max(_SAMPLES_PER_NETWORK * len(state.networks), _FEWEST_SAMPLES)
         sampled = problem.network.sample(most_samples, generator)
         self.samples, self.weights = read(sampled.rows), sampled.row_weights
@@ -197,6 +202,14 @@ class LocalFits:
 
     # What may take their place.
 
+    def _can_afford(self, k: int, n_more: int) -> bool:
+        """Whether a network has a sample at least for each of so many more parameters.
+
+        Otherwise nobody would miss them; fits of fixed sizes do not ask.
+        """
+        count = self.state.networks[k].statistics.total_weight
+        return self.price == 0.0 or count >= n_more
+
     def refit(self, k: int) -> Replacement | None:
         """Fit one network of the same size, from other starts."""
         network, shares = self.state.models[k].network, self.shares[:, k]
@@ -206,14 +219,18 @@ class LocalFits:
         """Fit one network with more hidden units; a linear one begins to bend."""
         model, n_components = self.state.models[k], self.sizes.n_components
         n_units = sum(model.network.hidden_layer_sizes)
+        n_more = max(2, n_units // 2) if n_units else _FIRST_UNITS * n_components
+        if not self._can_afford(k, n_more * (model.network.n_features + n_components)):
+            return None
         if n_units == 0:
-            bent = self.sizes.bent(_FIRST_UNITS * n_components)
+            bent = self.sizes.bent(n_more)
             slopes, mean = model.network.coefs[-1], model.network.intercepts[-1]
             floors = self.problem.network.noise_floors
             parts = [bend_network(slopes, mean, model.noise, bent, floors)]
-            parts += self._curves(self.shares[:, k], bent, n_methods=1)
+            n_methods = 1 if len(self.state.networks) > 1 else None
+            parts += self._curves(self.shares[:, k], bent, n_methods)
         else:
-            points, n_more = self._latent_points(k), max(2, n_units // 2)
+            points = self._latent_points(k)
             parts = [(add_units(model.network, points, n_more, self.generator), model.noise)]
         return self._replace((k,), map(_alone, parts))
 
@@ -230,6 +247,8 @@ class LocalFits:
     def split(self, k: int) -> Replacement | None:
         """Fit two networks to the samples of one."""
         model = self.state.models[k]
+        if not self._can_afford(k, model.n_parameters):
+            return None
         candidates: list[Candidate] = [
             (counts / counts.sum(), networks)
             for counts, networks in map(self._straight, self._cuts(k))
@@ -268,7 +287,7 @@ class LocalFits:
             return None
         best = hold_tournament(
             states,
-            _ROUNDS,
+            (_FIRST_ROUND, (1, self.n_iterations)),
             lambda state: state.lower_bound * state.total_weight - self.price * self._count(state),
             lambda state, iterations: self._climb(problem, state, iterations),
         )
@@ -344,6 +363,8 @@ class LocalFits:
         """Cut the samples of a network in two, in several ways: shares (n,) of both parts."""
         shares = self.shares[:, k]
         members = np.flatnonzero(shares * self.weights > _SMALLEST_SHARE)
+        if members.size == 0:
+            return []
         samples, weights = self.completed[members], (shares * self.weights)[members]
         center = weights @ samples / weights.sum()
         root = np.sqrt(weights)[:, None] * (samples - center)

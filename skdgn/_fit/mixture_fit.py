@@ -52,6 +52,22 @@ class MixtureSettings:
     max_iter: int
     tol: float
 
+    @classmethod
+    def of_one(cls, network: Settings) -> MixtureSettings:
+        """Return the settings of a single network, which shares nothing with others."""
+        return cls(
+            network,
+            n_networks=1,
+            init="gaussian_mixture",
+            concentration=1.0,
+            noise_prior_weight=0.0,
+            is_tied=False,
+            n_init=1,
+            refine=False,
+            max_iter=network.max_iter,
+            tol=network.tol,
+        )
+
     @property
     def workers(self) -> Workers:
         """Who does the work."""

@@ -20,6 +20,8 @@ from skdgn._network import Architecture
 # How many networks are split, and how many pairs merged, to find an exchange.
 _MOST_SPLITS = 2
 _MOST_MERGES = 2
+# Iterations of the best candidate for the place of a network.
+_ITERATIONS = 8
 
 
 @dataclass(frozen=True)
@@ -71,4 +73,6 @@ class Search:
 
     def _local_fits(self, state: MixtureState) -> LocalFits:
         sizes = Sizes(self.architecture.n_components, given=self.architecture)
-        return LocalFits(self.problem, state, sizes, self.m_step, self.tol, 0.0, self.generator)
+        return LocalFits(
+            self.problem, state, sizes, self.m_step, self.tol, _ITERATIONS, 0.0, self.generator
+        )

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from skdgn._network import Network
+from skdgn._network import Dense, Network
 from skdgn._runtime import Floats
 
 # Sweeps over the layers that balance the units' scales; each halves what is left to do.
@@ -136,7 +136,9 @@ class WeightPrior:
         layer = network.layers[place]
         scales = np.where(layer.is_weight, self.scale, np.inf)
         if place == len(network.layers) - 1:
-            scales = scales.reshape(layer.n_outputs, -1) / self.output_units[:, None]
+            # Outputs that share weights share their unit, or a layer behind them would have it.
+            units = self.output_units if isinstance(layer, Dense) else self.output_units[:1]
+            scales = scales.reshape(len(units), -1) / units[:, None]
         return scales.ravel()
 
     def _ratios(self, network: Network, place: int) -> Floats:

@@ -201,6 +201,7 @@ def integrate_by_points(
 
     Fills mean and covariance of v; returns the log of the integral and its relative error.
     """
+    # --- Room for sums.
     n_facets, rank = proposals.coefficients.shape
     n_moments = rank * (rank + 3) // 2
     # With one coordinate, nothing is drawn.
@@ -228,6 +229,8 @@ def integrate_by_points(
     total, log_integral, error = 0.0, -math.inf, math.inf
     log_scale = -math.inf  # weights are relative to this
     n_done = 0
+
+    # --- Twice as many points each time, until the error is small.
     while True:
         for shift in range(n_shifts):
             for index in range(n_done, n_points):
@@ -269,6 +272,8 @@ def integrate_by_points(
         if rank == 1 or n_points == _MOST_POINTS:
             break
         n_points *= 2
+
+    # --- Moments, about zero again.
     if total == 0.0:
         # No point has hit the cell, which is thinner than the approximation has digits.
         for i in range(rank):

@@ -231,6 +231,8 @@ def sliced_polyhedron(
         for s in range(3):
             frame[s] = (nearest[s] - center[s]) / rho
     fill_frame(frame)
+
+    # --- Facets in that frame, and the positions of sections where the shape of these changes.
     along, gaps = np.empty(n_facets), np.empty(n_facets)
     across = np.empty((n_facets, 2))
     n_edges = cells.edge_start[last] - cells.edge_start[first]
@@ -270,6 +272,8 @@ def sliced_polyhedron(
     breaks = breaks[:n_breaks]
     sort(breaks)
     breaks = _distinct(breaks)
+
+    # --- The integral over all sections.
     log_scale = -0.5 * rho * rho - LOG_SQRT_2PI
     tolerance = math.exp(min(0.0, log_tolerance - log_scale))
     rounding = _ROUNDING * math.sqrt(dot(center, center))
@@ -285,6 +289,8 @@ def sliced_polyhedron(
         for a in range(4):
             for b in range(4):
                 total[a, b] += -behind[a, b] if (a == 1) != (b == 1) else behind[a, b]
+
+    # --- Back from the frame.
     mass = total[0, 0]
     if mass == 0.0:
         for s in range(3):

@@ -419,6 +419,7 @@ def split_skeletons(
     -------
     The same arrays for the pieces, the parent of each, and whether it is on the positive side.
     """
+    # --- Room for all pieces.
     n_cells, n_facets = start.size - 1, len(planes)
     most_nodes, most_facets = 0, 0
     for r in range(n_cells):
@@ -442,6 +443,8 @@ def split_skeletons(
     new_number = np.empty(most_nodes, dtype=np.intp)
     new_facet = np.empty(most_facets, dtype=np.intp)
     cut = np.empty(4)
+
+    # --- Cell by cell.
     n_new, n_planes, n_cycles, n_nodes = 0, 0, 0, 0
     for r in range(n_cells):
         first_facet, size = start[r], start[r + 1] - start[r]
@@ -451,6 +454,9 @@ def split_skeletons(
         own_nodes = nodes[first_node : first_node + n_own]
         own_start = cycle_start[first_facet : first_facet + size + 1]
         gradient, value = gradients[r], values[r]
+
+        # --- On which side its nodes are, and which facets are crossed; where that contradicts
+        # --- itself, more planes count as parallel.
         n_cut = 0
         side_of_all = value > 0.0
         if gradient[0] != 0.0 or gradient[1] != 0.0 or gradient[2] != 0.0:
@@ -488,6 +494,8 @@ def split_skeletons(
                         break
                 elif n_cut == 0:
                     break
+
+        # --- A cell on one side stays as it is.
         if n_cut <= 0:
             for f in range(size):
                 for i in range(4):
@@ -508,9 +516,11 @@ def split_skeletons(
             new_start[n_new] = n_planes
             new_node_start[n_new] = n_nodes
             continue
+
+        # --- The two pieces of a cell that is cut.
         for side in (True, False):
             sign = 1.0 if side else -1.0
-            # Number what is kept.
+            # --- Its nodes and facets, numbered anew.
             n_kept = 0
             for i in range(n_own):
                 if labels[i] == side:
@@ -527,6 +537,8 @@ def split_skeletons(
                 if enter[f] >= 0 or labels[cycles[own_start[f]]] == side:
                     new_facet[f] = n_kept_facets
                     n_kept_facets += 1
+
+            # --- What is left of the facets there were.
             for f in range(size):
                 first, last = own_start[f], own_start[f + 1]
                 if enter[f] < 0:
@@ -555,7 +567,8 @@ def split_skeletons(
                     new_planes[n_planes, i] = own_planes[f, i]
                 n_planes += 1
                 new_cycle_start[n_planes] = n_cycles
-            # The new facet: its edges are those just added, in the other direction.
+
+            # --- The new facet: its edges are those just added, in the other direction.
             f = 0
             while enter[f] < 0:
                 f += 1

@@ -4,7 +4,12 @@ from skdgn._network import blueprints
 from skdgn._network.activations import ACTIVATIONS, Activation, activations_per_layer
 from skdgn._network.arrays import finite_array
 from skdgn._network.blueprints.blueprint import Blueprint
-from skdgn._network.blueprints.sequences import check_blueprints, check_filled, n_inputs_of
+from skdgn._network.blueprints.sequences import (
+    check_blueprints,
+    check_filled,
+    check_shapes,
+    n_inputs_of,
+)
 from skdgn._network.dense import Dense
 from skdgn._network.layer import Layer
 from skdgn._network.maps import AffineMaps, Codes
@@ -25,6 +30,7 @@ __all__ = [
     "blueprints",
     "check_blueprints",
     "check_filled",
+    "check_shapes",
     "finite_array",
     "import_torch",
     "n_inputs_of",

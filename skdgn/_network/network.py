@@ -76,11 +76,21 @@ class Architecture:
             return cls(n_components, tuple(widths), tuple(activations))
         return cls(n_components, blueprints=blueprints)
 
-    @property
-    def kinds(self) -> list[str]:
-        """Kinds of the layers of blueprints, an output layer left aside."""
-        names = [type(layer).__name__ for layer in self.blueprints or ()]
-        return names[:-1] if names and names[-1] == "Dense" else names
+    def outline(self, n_features: int) -> list[Blueprint]:
+        """Return the blueprints of all layers without weights, to compare with others.
+
+        Neighboring dense layers compute what the last of them could on its own.
+        """
+        outline: list[Blueprint] = []
+        for layer in self.check_features(n_features):
+            if (
+                isinstance(layer, DenseBlueprint)
+                and outline
+                and isinstance(outline[-1], type(layer))
+            ):
+                outline.pop()
+            outline.append(layer._emptied())
+        return outline
 
     @property
     def is_linear(self) -> bool:
@@ -169,7 +179,7 @@ class Network:
     def from_filled(cls, blueprints: Sequence[Blueprint], n_components: int) -> Network:
         """Build layers that have all their weights; neighboring dense ones become one."""
         merged = merge_dense(blueprints)
-        architecture = Architecture.of_layers(n_components, [_emptied(own) for own in merged[:-1]])
+        architecture = Architecture.of_layers(n_components, [own._emptied() for own in merged[:-1]])
         if architecture.blueprints is None and isinstance(merged[-1], DenseBlueprint):
             dense = [layer for layer in merged if isinstance(layer, DenseBlueprint)]
             coefs = [layer.coef for layer in dense if layer.coef is not None]
@@ -465,11 +475,6 @@ def _inner(layer: Layer) -> Layer:
     while isinstance(layer, Beside):
         layer = layer.layer
     return layer
-
-
-def _emptied(layer: Blueprint) -> Blueprint:
-    """Return a dense layer without its weights; others as they are."""
-    return DenseBlueprint(layer.n_units) if isinstance(layer, DenseBlueprint) else layer
 
 
 def _blueprint_of(activation: Activation) -> Blueprint:

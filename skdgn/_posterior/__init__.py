@@ -3,12 +3,14 @@
 from skdgn._posterior.feature_distributions import FeatureDistributions, quantiles
 from skdgn._posterior.gaussians import check_gaussians
 from skdgn._posterior.incomplete_conditionals import RegionMaps
+from skdgn._posterior.likeliest_values import MOST_INTERVALS, feature_modes, highest_density_sets
 from skdgn._posterior.model import MOST_REGIONS, Model
 from skdgn._posterior.posterior import Posterior
 from skdgn._posterior.visits import NEGLIGIBLE, Visitor, Visits
 from skdgn._posterior.weighted_sums import Density, WeightedSum
 
 __all__ = [
+    "MOST_INTERVALS",
     "MOST_REGIONS",
     "NEGLIGIBLE",
     "Density",
@@ -20,5 +22,7 @@ __all__ = [
     "Visits",
     "WeightedSum",
     "check_gaussians",
+    "feature_modes",
+    "highest_density_sets",
     "quantiles",
 ]

@@ -62,6 +62,9 @@ class FeatureDistributions(Protocol):
     def cdf(self, values: Floats) -> Floats:
         """Probabilities of at most these values (n, k): (n, k)."""
 
+    def log_pdf(self, values: Floats) -> Floats:
+        """Log densities of these values (n, k): (n, k)."""
+
 
 @dataclass(frozen=True)
 class MixedDistributions:
@@ -96,6 +99,13 @@ class MixedDistributions:
         """Probabilities of at most these values (n, k): (n, k)."""
         return self._average([part.cdf(values) for part in self.parts])
 
+    def log_pdf(self, values: Floats) -> Floats:
+        """Log densities of these values (n, k): (n, k)."""
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(self.weights)[:, :, None]
+        log_densities = np.stack([part.log_pdf(values) for part in self.parts])
+        return np.asarray(logsumexp(log_weights + log_densities, axis=0))
+
     def _average(self, of_parts: list[Floats]) -> Floats:
         return np.einsum("pn,pnk->nk", self.weights, np.stack(of_parts))
 
@@ -118,6 +128,7 @@ class RegionDistributions:
     region_means: Floats  # (v, k) over the region
     region_variances: Floats  # (v, k)
     lift: Callable[[], tuple[Cells, Integers]]  # the visits' cells in coordinates (u, e)
+    join: Callable[[Floats], Floats]  # log densities (n, k) of the condition and a value each
 
     @classmethod
     def given(cls, visitor: Visitor, rows: Floats, features: Integers) -> RegionDistributions:
@@ -139,6 +150,15 @@ class RegionDistributions:
         slopes = latent_slopes @ factors
         spread = np.einsum("vks,vst,vkt->vk", latent_slopes, visits.covariances, latent_slopes)
         facets = visitor.partition.cells.facets()
+
+        def join(values: Floats) -> Floats:
+            log_joint = np.empty(values.shape)
+            for column, feature in enumerate(features):
+                joint = rows.copy()
+                joint[:, feature] = values[:, column]
+                log_joint[:, column] = visitor.visit(joint).log_density
+            return log_joint
+
         return cls(
             log_density=log_density,
             start=visits.start,
@@ -149,6 +169,7 @@ class RegionDistributions:
             region_means=latent_offsets + np.einsum("vks,vs->vk", latent_slopes, visits.means),
             region_variances=np.maximum(spread, 0.0) + deviations**2,
             lift=lambda: _lift_cells(facets, visits.regions, factors, centers),
+            join=join,
         )
 
     @property
@@ -183,6 +204,12 @@ class RegionDistributions:
             shares[places, feature] = self._shares_below(of_visits[places, feature], feature)
         return np.clip(self._sum_over_regions(shares), 0.0, 1.0)
 
+    def log_pdf(self, values: Floats) -> Floats:
+        """Log densities of these values (n, k): (n, k)."""
+        # What is too far out is conditioned on nothing, whose log density is zero.
+        log_condition = np.where(np.isneginf(self.log_density), 0.0, self.log_density)
+        return self.join(values) - log_condition[:, None]
+
     def _shares_below(self, values: Floats, feature: int) -> Floats:
         """Share of each cell's mass where a feature is at most its value (c,)."""
         cells, places, whole = self._cells
@@ -214,34 +241,50 @@ class RegionDistributions:
 def quantiles(distributions: FeatureDistributions, share: float) -> Floats:
     """Find the values (n, k) below which lies a share of each distribution.
 
-    Chandrupatla's method: inverse quadratic interpolation of the distribution function where that
-    is safe, bisection where it is not.  The first bracket is Cantelli's inequality.
+    The first bracket is Cantelli's inequality.
     """
     # Brackets are a little wider than they need be, lest rounding close them.
     mean, deviation = distributions.mean, 1.01 * np.sqrt(distributions.variance)
-
-    def excess(values: Floats) -> Floats:
-        return distributions.cdf(values) - share
-
     low = mean - deviation * np.sqrt((1.0 - share) / share)
     high = mean + deviation * np.sqrt(share / (1.0 - share))
-    newest, other, f_newest, f_other = low, high, excess(low), excess(high)
-    step = np.full_like(mean, 0.5)
+    return find_roots(
+        lambda values: distributions.cdf(values) - share,
+        low,
+        high,
+        _QUANTILE_TOLERANCE * deviation,
+        _QUANTILE_TOLERANCE,
+    )
+
+
+def find_roots(
+    function: Callable[[Floats], Floats],
+    low: Floats,
+    high: Floats,
+    tolerance: Floats,
+    relative_tolerance: float = 0.0,
+) -> Floats:
+    """Find a root between each two values at which a function has different signs.
+
+    Chandrupatla's method: inverse quadratic interpolation where that is safe, bisection where it is
+    not.
+    """
+    newest, other, f_newest, f_other = low, high, function(low), function(high)
+    step = np.full_like(low, 0.5)
     for _ in range(_MOST_STEPS):
         trial = newest + step * (other - newest)
-        f_trial = excess(trial)
+        f_trial = function(trial)
         same = np.sign(f_trial) == np.sign(f_newest)
         last, f_last = np.where(same, newest, other), np.where(same, f_newest, f_other)
         other, f_other = np.where(same, other, newest), np.where(same, f_other, f_newest)
         newest, f_newest = trial, f_trial
         nearer = np.abs(f_newest) < np.abs(f_other)
         best = np.where(nearer, newest, other)
-        tolerance = _QUANTILE_TOLERANCE * (deviation + np.abs(best))
+        tolerances = tolerance + relative_tolerance * np.abs(best)
         width = np.abs(other - newest)
-        if np.all((width <= 2.0 * tolerance) | (f_newest == 0.0) | (f_other == 0.0)):
+        if np.all((width <= 2.0 * tolerances) | (f_newest == 0.0) | (f_other == 0.0)):
             break
         with np.errstate(divide="ignore", invalid="ignore"):
-            shrink = np.minimum(0.5, tolerance / width)
+            shrink = np.minimum(0.5, tolerances / width)
             xi = (newest - other) / (last - other)
             phi = (f_newest - f_other) / (f_last - f_other)
             interpolated = f_newest / (f_other - f_newest) * f_last / (f_other - f_last) + (

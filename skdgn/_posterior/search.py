@@ -143,6 +143,7 @@ def search(
     What complete samples need is in this function, with all arrays at hand: Numba counts the
     references to each array passed to a function, which takes longer than to compute a bound.
     """
+    # --- Arrays at hand.
     n_leaves, start, members = groups.n_leaves, groups.start, groups.regions
     node_centers, node_axes, widths = groups.centers, groups.axes, groups.widths
     radii, squares = groups.radii, groups.squares
@@ -155,12 +156,15 @@ def search(
     found_factors, centers = candidates.factors, candidates.centers
     nodes, node_bounds = candidates.nodes, candidates.node_bounds
     residuals = np.empty(whitened.size)
+
+    # --- Groups, from the one of all regions down to the smallest.
     n_candidates = 0
     n_nodes = 1
     nodes[0], node_bounds[0] = 1, log_constant
     # Nodes are kept in a heap, that of the largest bound first, until a large bound has been found.
     is_heap = True
     while n_nodes > 0:
+        # --- The next group: that of the largest bound, or the last one.
         n_nodes -= 1
         node, upper = nodes[n_nodes], node_bounds[n_nodes]
         if is_heap:
@@ -179,6 +183,7 @@ def search(
             continue
 
         if node < n_leaves:
+            # --- Its halves, unless their bounds dismiss them.
             for child in range(2 * node, 2 * node + 2):
                 if is_complete:
                     square = 0.0
@@ -210,10 +215,12 @@ def search(
                     n_nodes += 1
             continue
 
+        # --- Or its regions.
         for i in range(start[node - n_leaves], start[node - n_leaves + 1]):
             region = members[i]
             bound = upper
             outside = 0.0  # the square of the distance
+            # Evidence, conditional mean, and how far this is outside the region.
             if is_complete:
                 for d in range(whitened.size):
                     residuals[d] = whitened[d] - offsets[region, d]

@@ -423,6 +423,7 @@ def _visit_rows(
     Returns the number of the row to go on with.  Only ``start`` and ``log_density`` have entries
     for rows before the first.
     """
+    # --- Arrays at hand.
     n_regions = len(regions.complete.conditionals.offsets)
     candidates = make_candidates(n_regions, len(axes), regions.complete.groups.n_leaves)
     conditionals, groups = regions.complete.conditionals, regions.complete.groups
@@ -436,6 +437,8 @@ def _visit_rows(
     center, mean = np.empty(len(axes)), np.empty(len(axes))
     covariance = np.empty((len(axes), len(axes)))
     errors = np.empty(n_regions)  # relative, of the row's visits
+
+    # --- Row by row: what was observed of it.
     n_visits = 0
     n = first
     while n < len(rows) and n_visits + n_regions <= len(visited):
@@ -448,6 +451,7 @@ def _visit_rows(
         log_total, log_sum = -math.inf, -math.inf
         lowest, below, margin = -math.inf, math.inf, _SEARCH_MARGIN
         while True:
+            # --- Which regions may matter.
             n_candidates, lowest = search(
                 whitened[n],
                 is_complete[n],
@@ -467,6 +471,8 @@ def _visit_rows(
             n_candidates = sort_candidates(candidates, n_candidates, lowest)
             if n_candidates == 0 or bounds[order[0]] == -math.inf:
                 break
+
+            # --- Their integrals, as exact as their share of the density asks for.
             for i in range(n_candidates):
                 k = order[i]
                 if bounds[k] < log_total - NEGLIGIBLE:
@@ -512,6 +518,8 @@ def _visit_rows(
                     largest = max(share, log_sum)
                     log_sum = largest + math.log1p(math.exp(min(share, log_sum) - largest))
                     log_total = max(log_total, log_sum)
+
+            # --- Whether others may matter as well.
             if not lowest > log_total - NEGLIGIBLE:
                 break
             # The largest bound exceeded the density by far: search again for what seemed too small.
@@ -526,6 +534,8 @@ def _visit_rows(
                 for t in range(len(axes)):
                     covariances[n_visits, s, t] = math.nan
             n_visits += 1
+
+        # --- The row's density, and its error.
         log_density[n] = normalize_shares(shares, n_before, n_visits)
         # Points differ from region to region, hence errors are independent.
         square = 0.0

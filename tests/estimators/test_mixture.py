@@ -316,3 +316,9 @@ def test_tied_noise_goes_on_from_noises_of_their_own():
     mixture.set_params(tied_noise=True, warm_start=True).fit(X)
     variances = [network.noise_covariance_ for network in mixture.networks_]
     np.testing.assert_array_equal(variances[0], variances[1])
+
+
+def test_tied_noise_is_refused_where_sizes_are_to_be_found():
+    mixture = DGNMixture(n_networks="auto", tied_noise=True)
+    with pytest.raises(ValueError, match=r"tied_noise must be False if sizes .* got True"):
+        mixture.fit(make_tied_clusters())

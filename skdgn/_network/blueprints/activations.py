@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,6 +34,13 @@ class Unitwise(Blueprint):
         return [ActivationLayer(self._function, math.prod(shape))]
 
 
+def _numbers(values: Any, name: str) -> tuple[float, ...]:
+    """Refuse what is not a sequence of finite numbers."""
+    if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str):
+        raise ValueError(f"{name} must be a sequence of numbers, got {values!r}.")
+    return tuple(check_finite(value, name) for value in values)
+
+
 class PiecewiseAffine(Unitwise):
     """A continuous function of every unit that is affine between its kinks.
 
@@ -56,8 +63,8 @@ class PiecewiseAffine(Unitwise):
     def __init__(
         self, kinks: Sequence[float], slopes: Sequence[float], value_at_zero: float = 0.0
     ) -> None:
-        self.kinks = tuple(check_finite(kink, "kinks") for kink in kinks)
-        self.slopes = tuple(check_finite(slope, "slopes") for slope in slopes)
+        self.kinks = _numbers(kinks, "kinks")
+        self.slopes = _numbers(slopes, "slopes")
         self.value_at_zero = check_finite(value_at_zero, "value_at_zero")
         if not 1 <= len(self.kinks) <= LARGEST_CODE:
             raise ValueError(f"kinks must have 1 to {LARGEST_CODE} entries, got {len(self.kinks)}.")

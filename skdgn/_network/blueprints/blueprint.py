@@ -60,6 +60,10 @@ class Blueprint(ABC):
         other.__dict__.update({**self.__dict__, **changes})
         return other
 
+    def _emptied(self) -> Self:
+        """Return the same without weights."""
+        return self._replace(**dict.fromkeys(self._learned))
+
     @property
     def _is_filled(self) -> bool:
         """Whether all weights were given."""
@@ -111,6 +115,11 @@ class Blueprint(ABC):
         array([[[3., 2.]]])
         """
         inputs = finite_array(values, "values")
+        if not 2 <= inputs.ndim <= 4:
+            raise ValueError(
+                "values must have one axis for samples and one to three for their shape, "
+                f"got shape {inputs.shape}."
+            )
         if not self._is_filled:
             raise ValueError(f"forward needs a layer that has its weights, got {self!r}.")
         shape = self.output_shape(inputs.shape[1:])

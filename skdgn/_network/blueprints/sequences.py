@@ -56,6 +56,11 @@ def shape_after(
     return shape
 
 
+def check_shapes(layers: Sequence[Blueprint], n_inputs: int, name: str) -> None:
+    """Refuse layers that do not fit each other."""
+    shape_after(layers, (n_inputs,), name)
+
+
 def build_all(
     layers: Sequence[Blueprint], shape: Shape, generator: np.random.Generator
 ) -> list[Layer]:

@@ -71,6 +71,9 @@ class Residual(Blueprint):
     def _filled(self, layers: Iterator[Layer]) -> Self:
         return self._replace(layers=fill_all(self.layers, layers))
 
+    def _emptied(self) -> Self:
+        return self._replace(layers=tuple(layer._emptied() for layer in self.layers))
+
 
 class Concatenate(Blueprint):
     """Give the same inputs to several branches and put their outputs behind each other.
@@ -133,3 +136,7 @@ class Concatenate(Blueprint):
 
     def _filled(self, layers: Iterator[Layer]) -> Self:
         return self._replace(branches=tuple(fill_all(own, layers) for own in self.branches))
+
+    def _emptied(self) -> Self:
+        emptied = (tuple(layer._emptied() for layer in branch) for branch in self.branches)
+        return self._replace(branches=tuple(emptied))
