@@ -19,7 +19,7 @@ import os
 import resource
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from threadpoolctl import threadpool_limits
 from skdgn import DGNMixture, PiecewiseAffineDGN
 from skdgn._fit.em import Problem
 from skdgn._fit.weight_priors import WeightPrior
-from skdgn._network import Network
+from skdgn._network import Activation, Network
 from skdgn._noise import Noise
 from skdgn._runtime import Workers
 
@@ -142,8 +142,8 @@ def read_table(name: str) -> Floats | None:
     return np.loadtxt(path, delimiter=",", usecols=columns, skiprows=n_lines)
 
 
-def run_tables() -> None:
-    for name in (*FILES, "breast cancer"):
+def run_tables(names: Sequence[str], prior_weights: Sequence[str]) -> None:
+    for name in names:
         X = read_table(name)
         if X is None:
             print(f"{name}: not in the folder named by SKDGN_DATA")
@@ -158,7 +158,7 @@ def run_tables() -> None:
                 (part - center) / deviations + TIES * rng.normal(size=part.shape) for part in parts
             )
             folds = list(KFold(2, shuffle=True, random_state=0).split(train))
-            for method, candidates in methods_for_tables().items():
+            for method, candidates in methods_for_tables(prior_weights).items():
                 best = choose(candidates, train, folds)
                 score = clone(best).fit(train).score(test)
                 scores.setdefault(method, []).append(score)
@@ -167,7 +167,7 @@ def run_tables() -> None:
         print(f"{name} {X.shape}: {means}", flush=True)
 
 
-def methods_for_tables() -> dict[str, list[Any]]:
+def methods_for_tables(prior_weights: Sequence[str]) -> dict[str, list[Any]]:
     """Return the candidates of every method."""
     gaussians = {
         f"{kind} Gaussian mixture": [
@@ -178,7 +178,8 @@ def methods_for_tables() -> dict[str, list[Any]]:
         for kind in ("full", "diag", "tied")
     }
     ours = [
-        mixture(n, k, units, "auto", regularization)
+        mixture(n, k, units, weight if weight == "auto" else float(weight), regularization)
+        for weight in prior_weights
         for n in (1, 2, 4)
         for k in (6, 16, 40)
         for units in (0, 2)
@@ -194,7 +195,7 @@ def run_cost() -> None:
         network = Network.from_arrays(
             [rng.normal(size=(4, 1)), rng.normal(size=(n_features, 4))],
             [rng.normal(size=4), rng.normal(size=n_features)],
-            PiecewiseAffineDGN(hidden_layer_sizes=(4,))._architecture().activations,
+            [Activation.from_name("leaky_relu", 0.1)],
         )
         variances = rng.uniform(0.5, 1.5, n_features)
         loadings = rng.normal(size=(n_features, 10))
@@ -295,9 +296,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parts = ["digits", "tables", "cost", "mnist"]
     parser.add_argument("parts", nargs="*", default=parts, choices=parts)
+    tables = [*FILES, "breast cancer"]
+    parser.add_argument("--tables", nargs="+", default=tables, choices=tables)
+    parser.add_argument("--prior-weights", nargs="+", default=["auto"], help="tried on tables")
     parser.add_argument("--networks", type=int, default=32, help="of the mixtures for mnist")
     parser.add_argument("--images", type=int, default=10_000, help="for training")
-    parser.add_argument("--iterations", type=int, default=10, help="of the mixtures for mnist")
+    parser.add_argument("--iterations", type=int, default=6, help="of the mixtures for mnist")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.filterwarnings("ignore", "The noise of feature", UserWarning)
@@ -306,8 +310,10 @@ def main() -> None:
             print(f"-- {part}")
             if part == "mnist":
                 run_mnist(options.networks, options.images, options.iterations)
+            elif part == "tables":
+                run_tables(options.tables, options.prior_weights)
             else:
-                {"digits": run_digits, "tables": run_tables, "cost": run_cost}[part]()
+                {"digits": run_digits, "cost": run_cost}[part]()
 
 
 if __name__ == "__main__":

@@ -103,6 +103,10 @@ class DGNMixture(
         with few samples from shrinking onto them.  ``"auto"`` estimates the weight from the
         networks, by empirical Bayes: it is the larger, the more alike their noises are, at most the
         number of features.  0 is maximum likelihood.
+    tied_noise : bool, default=False
+        Whether all networks share one noise, of the estimator's ``covariance_type``: far fewer
+        parameters where features are many.  There is no prior of it then, and ``refine`` does
+        nothing.
     n_init : int, default=1
         Number of starts; the likeliest fit is kept.
     refine : bool, default=True
@@ -194,6 +198,7 @@ class DGNMixture(
         "init_params": [str, "array-like"],
         "weight_concentration_prior": [Interval(Real, 1.0, None, closed="left")],
         "noise_prior_weight": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="left")],
+        "tied_noise": ["boolean"],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "refine": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -217,6 +222,7 @@ class DGNMixture(
         init_params: Any = "gaussian_mixture",
         weight_concentration_prior: float = 2.0,
         noise_prior_weight: str | float = "auto",
+        tied_noise: bool = False,
         n_init: int = 1,
         refine: bool = True,
         max_iter: int = 200,
@@ -232,6 +238,7 @@ class DGNMixture(
         self.init_params = init_params
         self.weight_concentration_prior = weight_concentration_prior
         self.noise_prior_weight = noise_prior_weight
+        self.tied_noise = tied_noise
         self.n_init = n_init
         self.refine = refine
         self.max_iter = max_iter
@@ -359,7 +366,7 @@ class DGNMixture(
         return (
             self._template()._has_prior()
             or self.weight_concentration_prior > 1.0
-            or self.noise_prior_weight != 0.0
+            or (self.noise_prior_weight != 0.0 and not self.tied_noise)
         )
 
     def _settings(self) -> MixtureSettings | SizeSettings:
@@ -375,6 +382,7 @@ class DGNMixture(
                     if isinstance(self.noise_prior_weight, str)
                     else float(self.noise_prior_weight)
                 ),
+                is_tied=bool(self.tied_noise),
                 n_init=int(self.n_init),
                 refine=bool(self.refine),
                 max_iter=int(self.max_iter),
@@ -384,6 +392,11 @@ class DGNMixture(
         )
         if not any_networks and not template._is_open():
             return branches[0]
+        if self.tied_noise:
+            raise ValueError(
+                "tied_noise must be False if sizes are to be found, whose candidates are fits of "
+                "single networks, got True."
+            )
         activation = template._activation_of_any()
         return SizeSettings(branches, activation, any_networks, self.criterion)
 
@@ -433,11 +446,12 @@ class DGNMixture(
                 if own.hidden_layer_sizes == AUTO:
                     own.hidden_layer_sizes = network.hidden_layer_sizes
             fitted.append(own)
-        return {
-            "weights_": weights,
-            "networks_": fitted,
-            "n_parameters_": len(weights) - 1 + sum(own.n_parameters_ for own in fitted),
-        }
+        n_parameters = len(weights) - 1 + sum(own.n_parameters_ for own in fitted)
+        if self.tied_noise:
+            models = [own._fitted_model() for own in fitted]
+            shared = models[0].noise.n_parameters + sum(model.n_weights for model in models)
+            n_parameters = min(n_parameters, len(weights) - 1 + shared)
+        return {"weights_": weights, "networks_": fitted, "n_parameters_": n_parameters}
 
     def _last_parameters(self, settings: MixtureSettings | SizeSettings, reason: str) -> Parameters:
         if self.n_networks not in (AUTO, len(self.networks_)):

@@ -426,8 +426,15 @@ def maximize_noise(
 
     Patterns are held fixed; ``noise`` is that at which the statistics were taken.
     """
+    scatter = scatter_residuals(statistics, network, patterns, noise)
+    return noise.maximize(scatter, statistics.total_weight, floors)
+
+
+def scatter_residuals(
+    statistics: SufficientStatistics, network: Network, patterns: Codes, noise: Noise
+) -> Floats:
+    """Sum what noise asks of residuals, see `Noise.scatter`; networks' sums can be added."""
     output = network.maps(patterns)[-1].homogeneous(len(patterns))[:, :-1]
     # E[(x - g)(x - g)'] = xx' - x g' - g x' + g g', with g = output [z; 1].
     remainder = output @ latent_moments(statistics) - 2.0 * _targets(statistics)
-    scatter = noise.scatter(statistics.squares, remainder, output)
-    return noise.maximize(scatter, statistics.total_weight, floors)
+    return noise.scatter(statistics.squares, remainder, output)

@@ -17,6 +17,7 @@ one.  Since hidden layers move the regions, only the exact objective accepts a s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._fit.em import Problem, State
+from skdgn._fit.maximization import scatter_residuals
 from skdgn._fit.noise_priors import NoisePrior
 from skdgn._fit.statistics import SufficientStatistics, accumulate, expect, take_heavy
 from skdgn._network import Network
@@ -218,6 +220,7 @@ class MixtureProblem:
     network: Problem  # of each network, with all samples
     concentration: float  # of the Dirichlet prior of the weights; 1 is flat
     noise_prior: NoisePrior
+    is_tied: bool = False  # one noise for all networks
 
     @classmethod
     def of_one(cls, problem: Problem) -> MixtureProblem:
@@ -271,8 +274,28 @@ class MixtureProblem:
         return Model.build(self.network.prior.admit(network), noise, self.network.most_regions)
 
     def begin(self, weights: Floats, networks: Sequence[tuple[Network, Noise]]) -> MixtureState:
-        """Run the E-step at parameters."""
+        """Run the E-step at parameters; noise that networks share is that of the heaviest one."""
+        if self.is_tied:
+            _, common = networks[int(np.argmax(weights))]
+            networks = [(network, common) for network, _ in networks]
         return self.evaluate(weights, [self.build(*parts) for parts in networks])
+
+    def tie(self, state: MixtureState, models: list[Model]) -> list[Model]:
+        """Give networks that share their noise the likeliest one, given their weights.
+
+        The posterior is that of a state, whose statistics of all networks are added up.
+        """
+        if not self.is_tied:
+            return models
+        noise, pairs = state.networks[0].noise, list(zip(state.networks, models, strict=True))
+        scatter = sum(
+            scatter_residuals(own.statistics, model.network, own.partition.patterns, noise)
+            for own, model in pairs
+        )
+        total = sum(own.statistics.total_weight for own in state.networks)
+        with suppress(np.linalg.LinAlgError):  # too few samples for another one
+            noise = noise.maximize(np.asarray(scatter), total, self.network.noise_floors)
+        return [model.with_noise(noise) for model in models]
 
     def propose(self, state: State, layers: Sequence[int]) -> Proposal:
         """Return one network's step over some layers."""

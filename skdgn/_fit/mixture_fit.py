@@ -46,6 +46,7 @@ class MixtureSettings:
     init: str | Floats  # a method, or responsibilities (n, K)
     concentration: float
     noise_prior_weight: float | None  # None: as the networks' noises tell
+    is_tied: bool  # one noise for all networks, without a prior
     n_init: int
     refine: bool
     max_iter: int
@@ -60,6 +61,7 @@ class MixtureSettings:
             init="gaussian_mixture",
             concentration=1.0,
             noise_prior_weight=0.0,
+            is_tied=False,
             n_init=1,
             refine=False,
             max_iter=network.max_iter,
@@ -75,7 +77,7 @@ class MixtureSettings:
         """Put together what stays the same while parameters are improved on scaled samples."""
         # There is no noise to pool yet.
         prior = NoisePrior.none(problem.noise_floors)
-        return MixtureProblem(problem, self.concentration, prior)
+        return MixtureProblem(problem, self.concentration, prior, self.is_tied)
 
 
 def fit_mixture(
@@ -106,7 +108,9 @@ def fit_mixture(
 
     def begin() -> tuple[Step, MixtureState]:
         nonlocal is_first
-        refine = settings.refine
+        refine = (
+            settings.refine and not settings.is_tied
+        )  # a network would look after its own noise
         if warm_start is not None:
             start = pool(problem.begin(*fit.scale(warm_start)))
         else:
@@ -154,7 +158,7 @@ def pool_noise(
     problem: MixtureProblem, state: MixtureState, weight: float | None
 ) -> tuple[MixtureProblem, MixtureState]:
     """Let the prior of the noise be like the noise there is, and assess the state by it."""
-    if weight == 0.0:
+    if weight == 0.0 or problem.is_tied:
         return problem, state
     own, before = problem.network, problem.noise_prior
     counts = np.array([network.statistics.total_weight for network in state.networks])
@@ -188,7 +192,9 @@ def start_mixture(
         generator,
     )
     own, network = problem.network, settings.network
-    if not KINDS[network.covariance_type].begins_alone:
+    if settings.is_tied:
+        gaussians = gaussians.tie()
+    elif not KINDS[network.covariance_type].begins_alone:
         prior = NoisePrior.pool(
             settings.noise_prior_weight,
             gaussians.counts,

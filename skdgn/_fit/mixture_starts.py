@@ -48,6 +48,12 @@ class Gaussians:
             covariances.append(OfSamples(samples[chosen] - mean, share[chosen] / count))
         return cls(counts, np.array(means), covariances)
 
+    def tie(self) -> Gaussians:
+        """Give all components the covariance within them."""
+        shares = (self.counts / self.counts.sum()).tolist()
+        common = Sum(shares, self.covariances)
+        return replace(self, covariances=[common] * len(shares))
+
     def join(self, prior: NoisePrior) -> Gaussians:
         """Add the samples of a prior to the covariances."""
         joined = [

@@ -110,6 +110,7 @@ class Step:
         ]
         known = state.weights > 0.0
         beyond = weights * (weights / np.where(known, state.weights, 1.0)) ** (factor - 1.0)
+        models = self.problem.tie(state, models)
         trial = self.problem.evaluate(beyond / beyond.sum(), models)
         if trial.lower_bound >= state.lower_bound:
             return trial
@@ -124,14 +125,15 @@ class Step:
             step(value) or own.model
             for step, value, own in zip(steps, values, state.networks, strict=True)
         ]
-        n_refusals = [0] * len(steps)
+        n_refusals = np.zeros(len(steps), dtype=np.intp)
         while True:
-            trial = self.problem.evaluate(weights, models)
+            tied = self.problem.tie(state, models)
+            trial = self.problem.evaluate(weights, tied)
             if trial.lower_bound >= state.lower_bound:
                 return trial
-            refused = np.flatnonzero(self.problem.gains(state, models) < 0.0)
-            if refused.size == 0:
-                return None  # rounding
+            refused = np.flatnonzero(self.problem.gains(state, tied) < 0.0)
+            if np.all(n_refusals[refused] > _MOST_SHORTENINGS + 1):
+                return None  # rounding: all of these stay where they are, or there are none
             for k in map(int, refused):
                 n_refusals[k] += 1
                 own, model = state.networks[k], None

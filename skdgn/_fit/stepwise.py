@@ -140,7 +140,8 @@ def _step(problem: MixtureProblem, state: MixtureState, damping: Damping) -> Mix
 
     def attempt(proposals: list[Proposal], value: float) -> MixtureState:
         pairs = zip(proposals, state.networks, strict=True)
-        return problem.evaluate(weights, [step(value) or own.model for step, own in pairs])
+        models = problem.tie(state, [step(value) or own.model for step, own in pairs])
+        return problem.evaluate(weights, models)
 
     outputs = [own.network.output_layer for own in state.networks]
     output_steps = [

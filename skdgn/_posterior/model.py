@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -52,6 +52,10 @@ class Model:
         refuse_hopeless(network, MOST_REGIONS)
         return cls.build(network, noise)
 
+    def with_noise(self, noise: Noise) -> Model:
+        """Return the same network with other noise."""
+        return replace(self, noise=noise, visitor=Visitor.prepare(self.partition, noise))
+
     @cached_property
     def prior(self) -> CellIntegrals:
         """Integrals of the prior over the regions."""
@@ -61,10 +65,14 @@ class Model:
         )
 
     @cached_property
+    def n_weights(self) -> int:
+        """Number of those of the network."""
+        return self.network.count_identifiable(self.partition.patterns)
+
+    @cached_property
     def n_parameters(self) -> int:
         """Number of identifiable parameters."""
-        n_weights = self.network.count_identifiable(self.partition.patterns)
-        n_parameters = n_weights + self.noise.n_parameters
+        n_parameters = self.n_weights + self.noise.n_parameters
         if self.network.is_affine:
             # The model is a Gaussian, which has no more than a mean and a covariance; rotations
             # that mix latent variables and factors leave it as it is.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 from sklearn import config_context
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
@@ -266,3 +267,58 @@ def test_the_order_of_the_columns_does_not_matter(fitted, clusters):
     np.testing.assert_allclose(
         other.score_samples(clusters[:, order]), fitted.score_samples(clusters), rtol=1e-5
     )
+
+
+def make_tied_clusters() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    centers, mixing = 4.0 * rng.normal(size=(3, 4)), 0.7 * rng.normal(size=(4, 4))
+    return centers[rng.integers(3, size=150)] + rng.normal(size=(150, 4)) @ mixing.T
+
+
+def test_tied_noise_without_hidden_layers_is_scikit_learns_tied_mixture():
+    X = make_tied_clusters()
+    network = PiecewiseAffineDGN(hidden_layer_sizes=(), covariance_type="full", reg_covar=1e-12)
+    ours = DGNMixture(
+        network, 3, tied_noise=True, weight_concentration_prior=1.0, tol=1e-8, random_state=0
+    ).fit(X)
+    theirs = GaussianMixture(3, covariance_type="tied", tol=1e-10, max_iter=1000, random_state=0)
+    assert ours.score(X) == pytest.approx(theirs.fit(X).score(X), abs=1e-6)
+    assert not ours._has_prior()
+
+
+@pytest.mark.parametrize("covariance_type", ["spherical", "diag", "full", "factor"])
+def test_networks_can_share_their_noise(covariance_type):
+    X = make_tied_clusters()
+    network = PiecewiseAffineDGN(
+        hidden_layer_sizes=(2,), covariance_type=covariance_type, n_factors=1
+    )
+    mixture = DGNMixture(network, 3, tied_noise=True, tol=1e-2, random_state=0).fit(X)
+    X[::9, 1] = np.nan
+    holed = clone(mixture).fit(X)
+    for own in (mixture, holed):
+        assert np.all(np.diff(own.lower_bounds_) >= 0.0)
+        matrices = [network._fitted_model().noise.matrix for network in own.networks_]
+        np.testing.assert_array_equal(matrices[0], matrices[1])
+        np.testing.assert_array_equal(matrices[0], matrices[2])
+    # Weights of three networks (a slope, two kinks, three coefficients and more), one noise.
+    n_noise = {"spherical": 1, "diag": 4, "full": 10, "factor": 8}[covariance_type]
+    n_weights = 2 * 2 + 3 * 4 - 2
+    assert mixture.n_parameters_ == 2 + 3 * n_weights + n_noise
+    mixture.partial_fit(X[:50])
+    first, second, _ = (network._fitted_model().noise.matrix for network in mixture.networks_)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_tied_noise_goes_on_from_noises_of_their_own():
+    X = make_tied_clusters()
+    network = PiecewiseAffineDGN(hidden_layer_sizes=(2,))
+    mixture = DGNMixture(network, 3, tol=1e-2, refine=False, random_state=0).fit(X)
+    mixture.set_params(tied_noise=True, warm_start=True).fit(X)
+    variances = [network.noise_covariance_ for network in mixture.networks_]
+    np.testing.assert_array_equal(variances[0], variances[1])
+
+
+def test_tied_noise_is_refused_where_sizes_are_to_be_found():
+    mixture = DGNMixture(n_networks="auto", tied_noise=True)
+    with pytest.raises(ValueError, match=r"tied_noise must be False if sizes .* got True"):
+        mixture.fit(make_tied_clusters())

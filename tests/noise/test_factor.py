@@ -278,6 +278,14 @@ def test_factors_given_samples_are_the_textbooks() -> None:
     np.testing.assert_allclose(model.score_samples(complete), scores, rtol=1e-10)
 
 
+def test_without_factors_there_are_none_to_infer() -> None:
+    model = PiecewiseAffineDGN.from_network([[[1.0], [2.0]]], [[0.0, 0.0]], 1.0, activation="relu")
+    assert model.noise_factors_.shape == (2, 0)
+    assert model.transform_factors([[1.0, 2.0], [0.0, np.nan]]).shape == (2, 0)
+    noise = Factor.from_variances(np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(noise.matrix, np.diag([1.0, 2.0]))
+
+
 def test_lower_bounds_and_modes_know_of_factors() -> None:
     network = random_network(1, (3,), n_features=4, activation="leaky_relu", seed=2)
     noise = draw_noise(4, 2)
