@@ -11,18 +11,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators.checks import check_continuation
 from skdgn._estimators.explanation import ExactExplanation
+from skdgn._estimators.ranges import ExactRanges
 from skdgn._posterior import WeightedSum
 from skdgn._runtime import Floats
 
 
-class ExactDensity(ExactExplanation):
+class ExactDensity(ExactExplanation, ExactRanges):
     """The protocol *exact density*: what imputers, detectors, displays and ensembles ask for.
 
     `PiecewiseAffineDGN`, `DGNMixture` and `DGNEnsemble` derive from it, so that each of them fits
     wherever one does.  Once fitted, all of them have ``n_features_in_`` and the methods
-    ``score_samples``, ``score``, ``sample``, ``impute``, ``conditional_score_samples`` and
-    ``explain``; missing values (NaN) are allowed everywhere, in `fit` too, and
-    ``fit(X, y, sample_weight)`` counts a sample of weight 2 twice.
+    ``score_samples``, ``score``, ``sample``, ``impute``, ``conditional_score_samples``,
+    ``explain`` and ``log_probability``; missing values (NaN) are allowed everywhere, in `fit` too,
+    and ``fit(X, y, sample_weight)`` counts a sample of weight 2 twice.
 
     An abstract mixin, to be put before `BaseEstimator`.  The estimator has the parameters
     ``n_jobs`` and ``random_state``, and provides ``_fitted_model``: a

@@ -25,6 +25,7 @@ class ExactExplanation(ExactConditioning):
         X: ArrayLike,
         method: str = "shapley",
         *,
+        standardize: bool = False,
         n_permutations: int = 100,
         random_state: Any = None,
         return_error: bool = False,
@@ -39,6 +40,10 @@ class ExactExplanation(ExactConditioning):
             ``"shapley"`` shares ``-score_samples(X)`` among the values, see Notes: contributions of
             a sample add up to it.  ``"leave_one_out"`` is the surprise at a value once all others
             of its sample are known, ``-log p(x_j | others)``; these do not add up to anything.
+        standardize : bool, default=False
+            Whether to measure each feature in its standard deviations under the model, so that
+            contributions of features in different units can be compared.  It subtracts the log of
+            its standard deviation from what a value contributes, and changes nothing else.
         n_permutations : int, default=100
             Number of orders, at least 4, for samples with more than 12 observed values.
         random_state : int, RandomState, Generator or None, default=None
@@ -91,4 +96,12 @@ class ExactExplanation(ExactConditioning):
         else:
             generator = self._random_source(random_state)
             values, errors = shapley_values(log_density, rows, int(n_permutations), generator)
+        if standardize:
+            values = np.where(np.isnan(rows), 0.0, values - 0.5 * np.log(self._feature_variances()))
         return (values, errors) if return_error else values
+
+    def _feature_variances(self) -> Floats:
+        """Variances of all features (D,)."""
+        nothing = np.full((1, self.n_features_in_), np.nan)
+        features = np.arange(self.n_features_in_)
+        return self._fitted_model().feature_distributions(nothing, features).variance[0]

@@ -427,6 +427,7 @@ class DGNOutlierDetector(
         X: ArrayLike,
         method: str = "shapley",
         *,
+        standardize: bool = False,
         n_permutations: int = 100,
         random_state: Any = None,
         return_error: bool = False,
@@ -440,6 +441,9 @@ class DGNOutlierDetector(
         method : {"shapley", "leave_one_out"}, default="shapley"
             Contributions that add up to ``-score_samples(X)``; or the surprise at each value once
             all others are known.
+        standardize : bool, default=False
+            Whether to measure each feature in its standard deviations under the model, so that
+            contributions of features in different units can be compared.
         n_permutations : int, default=100
             Number of orders, for samples with more than 12 observed values.
         random_state : int, RandomState, Generator or None, default=None
@@ -476,6 +480,7 @@ class DGNOutlierDetector(
         return density.explain(
             table,
             method,
+            standardize=standardize,
             n_permutations=n_permutations,
             random_state=random_state,
             return_error=return_error,

@@ -281,7 +281,8 @@ def find_roots(
         best = np.where(nearer, newest, other)
         tolerances = tolerance + relative_tolerance * np.abs(best)
         width = np.abs(other - newest)
-        if np.all((width <= 2.0 * tolerances) | (f_newest == 0.0) | (f_other == 0.0)):
+        # A bracket without a width, where there is no root to be found, ends as NaN.
+        if np.all(~(width > 2.0 * tolerances) | (f_newest == 0.0) | (f_other == 0.0)):
             break
         with np.errstate(divide="ignore", invalid="ignore"):
             shrink = np.minimum(0.5, tolerances / width)

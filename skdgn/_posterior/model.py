@@ -15,6 +15,7 @@ from skdgn._geometry import CellIntegrals, integrate_gaussian
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._partition import Partition, build_partition, refuse_hopeless
+from skdgn._posterior.boxes import box_log_probabilities
 from skdgn._posterior.feature_distributions import RegionDistributions
 from skdgn._posterior.imputation import fill_with_draws, fill_with_means
 from skdgn._posterior.posterior import Posterior
@@ -214,6 +215,12 @@ class Model:
     ) -> RegionDistributions:
         """Distributions of features given rows (n, D), NaN where these are not observed."""
         return RegionDistributions.given(self.visitor, rows, features)
+
+    def log_probability(
+        self, bounds: tuple[Floats, Floats], n_draws: int, generator: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Log probabilities of boxes between bounds (n, D), and standard errors: (n,) each."""
+        return box_log_probabilities(self, self.partition, self.noise, bounds, n_draws, generator)
 
     def impute(self, rows: Floats, workers: Workers) -> Floats:
         """Replace what is missing from rows (n, D) by its conditional mean."""

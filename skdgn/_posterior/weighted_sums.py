@@ -40,6 +40,12 @@ class Density(Protocol):
         """Distributions of features given samples (n, D), in which these are missing."""
         ...
 
+    def log_probability(
+        self, bounds: tuple[Floats, Floats], n_draws: int, generator: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Log probabilities of boxes between bounds (n, D), and standard errors: (n,) each."""
+        ...
+
     def impute(self, rows: Floats, workers: Workers) -> Floats:
         """Replace missing values of samples (n, D) by their conditional means."""
         ...
@@ -116,6 +122,19 @@ class WeightedSum:
         """Distributions of features given samples (n, D), in which these are missing."""
         parts = [member.feature_distributions(rows, features) for member in self.members]
         return MixedDistributions.mix(parts, self.weights)
+
+    def log_probability(
+        self, bounds: tuple[Floats, Floats], n_draws: int, generator: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Log probabilities of boxes between bounds (n, D), and standard errors: (n,) each."""
+        heavy = np.flatnonzero(self.weights > 0.0)
+        parts = [self.members[int(k)].log_probability(bounds, n_draws, generator) for k in heavy]
+        logs = np.stack([log for log, _ in parts], axis=1) + np.log(self.weights[heavy])
+        errors = np.stack([error for _, error in parts], axis=1)
+        shares = np.nan_to_num(normalize_logs(logs))
+        error = np.sqrt(((shares * errors) ** 2).sum(axis=1))
+        # Weights add up to one but for rounding.
+        return np.minimum(np.logaddexp.reduce(logs, axis=1), 0.0), error
 
     def impute(self, rows: Floats, workers: Workers) -> Floats:
         """Replace missing values of samples (n, D) by their conditional means."""

@@ -37,7 +37,8 @@ class OutlierDisplay:
     features : ndarray of shape (n_panels,)
         Features drawn, in the order of the panels.
     contributions : ndarray of shape (n_features,)
-        What each value contributes to ``-log p`` of the sample, in nats; they add up to it.
+        What each value contributes to ``-log p`` of the sample, in nats, with every feature in
+        units of its standard deviation.
     grids : ndarray of shape (n_panels, grid_resolution)
         Values at which the densities are drawn.
     densities : ndarray of shape (n_panels, grid_resolution)
@@ -154,7 +155,7 @@ class OutlierDisplay:
             names = [f"feature {name}" for name in names]
         density, workers = model._fitted_model(), model._workers()
         plain = _without_names(model)
-        contributions = plain.explain(values[None], random_state=0)[0]
+        contributions = plain.explain(values[None], standardize=True, random_state=0)[0]
         features = np.argsort(-contributions, kind="stable")[:n_panels]
         grids, curves = [], []
         for feature in features:

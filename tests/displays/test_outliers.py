@@ -16,7 +16,7 @@ SAMPLE = np.array([0.3, -0.2, 6.0])
 
 def test_panels_show_conditional_densities_the_largest_contribution_first(line):
     display = OutlierDisplay.from_estimator(line, SAMPLE)
-    contributions = line.explain(SAMPLE[None])[0]
+    contributions = line.explain(SAMPLE[None], standardize=True)[0]
     np.testing.assert_allclose(display.contributions, contributions)
     np.testing.assert_array_equal(display.features, np.argsort(-contributions))
     for feature, grid, density, value in zip(

@@ -149,3 +149,24 @@ def test_bad_arguments_are_refused() -> None:
         model.explain([[0.0, 0.0, 0.0]], method="lime")
     with pytest.raises(ValueError, match="n_permutations"):
         model.explain([[0.0, 0.0, 0.0]], n_permutations=2)
+
+
+@pytest.mark.parametrize("method", ["shapley", "leave_one_out"])
+def test_standardized_contributions_do_not_depend_on_units(method: str) -> None:
+    model, units = linear_model(4), np.array([1.0, 100.0, 1e-3, 7.0])
+    scaled = PiecewiseAffineDGN.from_network(
+        [model.coefs_[0] * units[:, None]],
+        [model.intercepts_[0] * units],
+        model.noise_covariance_ * np.outer(units, units),
+        activation="relu",
+    )
+    rows = model.sample(5, random_state=0)[0]
+    rows[0, 2] = np.nan
+    expected = model.explain(rows, method=method, standardize=True)
+    found = scaled.explain(rows * units, method=method, standardize=True)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert found[0, 2] == 0.0
+    _, covariance = gaussian_of(model)
+    plain = model.explain(rows, method=method)
+    difference = (plain - expected)[1:]
+    np.testing.assert_allclose(difference, [0.5 * np.log(np.diag(covariance))] * 4, atol=1e-9)
