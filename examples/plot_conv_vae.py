@@ -31,7 +31,7 @@ from skdgn.vae import GaussianVAE, audit
 
 torch.set_num_threads(1)
 N_TRAIN, N_TEST = 800, 12
-AUDITED_EPOCHS = (1, 5, 25)
+AUDITED_EPOCHS = (1, 5, 12, 25)
 
 
 def load_images():
