@@ -102,7 +102,7 @@ def dense(*widths: int) -> list:
 def measure_large() -> None:
     images = load_images()[:N_IMAGES].reshape(-1, 784)
     decoders = {
-        "convolutional, 4 and 2 channels": convolutional(4, 2),
+        "convolutional, 2 and 1 channels": convolutional(2, 1),
         "convolutional, 16 and 8 channels": convolutional(16, 8),
         "dense 2-200-200-784": dense(200, 200),
         "dense 2-256-256-784": dense(256, 256),

@@ -24,6 +24,9 @@ from skdgn._runtime import Floats
 
 # How many candidates enter a round, and how many steps each is given.
 _ROUNDS = ((12, 3), (4, 8), (2, 15), (1, 30))
+# The same where the product of parameters and values to be fitted is large.
+_FEWER_ROUNDS = ((2, 2), (1, 6))
+_MUCH_WORK = 1e7
 # A search whose residuals after a round are so many times those of another start goes no further.
 _HOPELESS = 4.0
 # A step is shortened so often, and a candidate is left alone that gains less than this share.
@@ -52,9 +55,11 @@ def fit_any_layers(
         return imitate(dense, architecture, pairs.latent)
     statistics = _statistics(pairs)
     noise = KINDS["spherical"].from_variances(np.ones(rows.shape[1]))
+    networks = [architecture.draw(rows.shape[1], generator) for _ in range(_ROUNDS[0][0])]
+    n_parameters = sum(layer.n_parameters for layer in networks[0].layers)
+    efforts = _ROUNDS if n_parameters * pairs.targets.size <= _MUCH_WORK else _FEWER_ROUNDS
     networks = [
-        _bend_at_samples(architecture.draw(rows.shape[1], generator), pairs.latent, generator)
-        for _ in range(_ROUNDS[0][0])
+        _bend_at_samples(network, pairs.latent, generator) for network in networks[: efforts[0][0]]
     ]
     candidates = [_Candidate(network, _loss(network, pairs), Damping.value) for network in networks]
 
@@ -62,7 +67,7 @@ def fit_any_layers(
         return _improve(candidate, pairs, statistics, noise, n_steps)
 
     def rounds() -> Iterator[tuple[int, int]]:
-        for place, effort in enumerate(_ROUNDS):
+        for place, effort in enumerate(efforts):
             best = min(candidate.loss for candidate in candidates)
             if place == 0 or best <= _HOPELESS * to_beat * pairs.targets.size:
                 yield effort

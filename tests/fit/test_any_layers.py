@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skdgn import DGNMixture, PiecewiseAffineDGN
+from skdgn._fit import any_layers
 from skdgn._fit import maximization as _maximization
 from skdgn._fit.any_layers import fit_any_layers
 from skdgn._fit.em import Problem, State
@@ -84,7 +85,7 @@ def state_of(name: str, n_components: int = 1, covariance: Any = 0.3) -> tuple[P
     noise = Noise.from_covariance(covariance, N_FEATURES)
     prior = WeightPrior(None, 1.0, np.ones(N_FEATURES))
     problem = Problem(
-        rows, weights, noise.covariance_type, np.full(N_FEATURES, 1e-6), prior, 1000, Workers()
+        rows, weights, noise.covariance_type, 1, np.full(N_FEATURES, 1e-6), prior, 1000, Workers()
     )
     return problem, problem.evaluate(network, noise)
 
@@ -171,10 +172,22 @@ def test_a_start_is_nearer_than_its_mean(name: str) -> None:
     assert left < (0.9 if name in ("enlarged", "pooled") else 0.5)
 
 
+def test_large_networks_get_fewer_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    spots = np.random.default_rng(0).normal(size=(100, 1))
+    rows = np.hstack([np.abs(spots), spots])
+    architecture = Architecture.of_layers(1, [Dense(4), HardTanh(), Dense(2)])
+    full = fit_any_layers(spots, rows, architecture, np.random.default_rng(0))
+    monkeypatch.setattr(any_layers, "_MUCH_WORK", 0.0)
+    brief = fit_any_layers(spots, rows, architecture, np.random.default_rng(0))
+    losses = [np.mean((one.forward(spots) - rows) ** 2) for one in (full, brief)]
+    assert losses[0] != losses[1]  # another search, and a start as well
+    assert max(losses) < 0.1 * np.var(rows)
+
+
 def test_a_hopeless_start_is_not_pursued() -> None:
     rng = np.random.default_rng(0)
     spots, rows = rng.normal(size=(100, 1)), rng.normal(size=(100, 3))
-    architecture = Architecture.of_layers(1, [Dense(4), MaxOut(2)])
+    architecture = Architecture.of_layers(1, [Dense(4), HardTanh()])
     brief = fit_any_layers(spots, rows, architecture, np.random.default_rng(0), to_beat=1e-6)
     full = fit_any_layers(spots, rows, architecture, np.random.default_rng(0))
     losses = [np.sum((one.forward(spots) - rows) ** 2) for one in (brief, full)]
