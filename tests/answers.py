@@ -46,6 +46,12 @@ def ask(n_components: int, kind: str) -> dict[str, np.ndarray]:
         "conditional_cdf": model.conditional_cdf(complete, given=[0]),
         "elbo": model.elbo(complete, posterior.mean[:3], posterior.covariance[:3]),
     }
+    if (n_components, kind) == (1, "diag"):
+        # Boxes near and far, and one with nothing inside; others take no kernel of their own.
+        lower = np.stack([complete[0] - 0.5, complete[2], complete[0]])
+        answers["log_probability"] = np.exp(
+            model.log_probability(lower, [*lower[:2] + 1.0, lower[2]])
+        )
     if n_components < 4:
         # With more dimensions, moments are estimates, and rounding may turn the frames of draws.
         answers |= {

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, OutlierMixin, clone
-from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
@@ -20,6 +19,7 @@ from skdgn._estimators.conformal import Calibration, conformal_p_values, own_p_v
 from skdgn._estimators.delegation import DelegatingMixin
 from skdgn._estimators.density import ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
+from skdgn._estimators.folds import FEWEST_SAMPLES, split
 from skdgn._estimators.mixture import default_mixture
 from skdgn._estimators.sklearn_parts import (
     VERBOSE,
@@ -35,10 +35,6 @@ from skdgn._estimators.validation import check_weights, fill_masked
 from skdgn._runtime import Floats, Reporter, VersionedMixin, check_integer
 
 _P_VALUES = ("cross", "split", "model")
-# So many samples that were held out tell a threshold to about 1 %: large tables need no more folds.
-_ENOUGH_SAMPLES = 500
-# Fewer different samples than this tell nothing by being held out.
-_FEWEST_SAMPLES = 10
 # The threshold moves if so many standard errors more samples fall below it than should.
 _STANDARD_ERRORS = 2.0
 
@@ -244,7 +240,7 @@ class DGNOutlierDetector(
         self, table: Any, rows: NDArray[Any], weights: Floats, reporter: Reporter
     ) -> list[Calibration]:
         """Fit without each of some folds; with each estimator, return the samples left out."""
-        splits = _split(rows, weights, self.cv)
+        splits = split(rows, weights, self.cv)
         calibrations = []
         for number, (training, left_out) in enumerate(splits, start=1):
             reporter.head(f"fit {number}/{len(splits)} to all but a fold, for the threshold")
@@ -417,7 +413,7 @@ class DGNOutlierDetector(
         if not self._calibrations:
             raise ValueError(
                 f"method={method!r} needs samples that were held out: cv must not be None, and "
-                f"there must be {_FEWEST_SAMPLES} different samples in fit; got cv={self.cv}."
+                f"there must be {FEWEST_SAMPLES} different samples in fit; got cv={self.cv}."
             )
         folds = self._calibrations if method == "cross" else self._calibrations[:1]
         return conformal_p_values(folds, table, rows)
@@ -501,34 +497,6 @@ def _weight_parameter(estimator: Any) -> str | None:
         name, last = estimator.steps[-1]
         return f"{name}__sample_weight" if has_fit_parameter(last, "sample_weight") else None
     return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else None
-
-
-def _split(
-    rows: NDArray[Any], weights: Floats, cv: Any
-) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Split samples of positive weight, into those to fit to and those to hold out; none if few."""
-    if not isinstance(cv, Integral):
-        found = check_cv(cv).split(rows)
-        return [(fit[weights[fit] > 0.0], out[weights[out] > 0.0]) for fit, out in found]
-    heavy = np.flatnonzero(weights > 0.0)
-    folds = _assign_folds(rows[heavy], int(cv))
-    n_folds = int(folds.max()) + 1
-    n_fits = math.ceil(n_folds * min(1.0, _ENOUGH_SAMPLES / weights.sum())) if n_folds > 1 else 0
-    return [(heavy[folds != fold], heavy[folds == fold]) for fold in range(n_fits)]
-
-
-def _assign_folds(rows: NDArray[Any], n_folds: int) -> NDArray[np.intp]:
-    """Number the folds of samples: equal ones share one, and their order does not matter."""
-    # There are two zeros, and many NaN: bytes tell equal from different only once they are alike.
-    alike = np.ascontiguousarray(np.where(np.isnan(rows), np.nan, rows + 0.0))
-    keys = alike.view(np.dtype((np.void, alike.itemsize * alike.shape[1]))).ravel()
-    distinct, places = np.unique(keys, return_inverse=True)
-    if len(distinct) < _FEWEST_SAMPLES:
-        return np.zeros(len(rows), dtype=np.intp)
-    n_folds = min(n_folds, len(distinct))
-    # Neighbors in that order are similar: chance tells them apart, always in the same way.
-    folds = np.random.default_rng(0).permutation(len(distinct)) % n_folds
-    return np.asarray(folds[places], dtype=np.intp)
 
 
 def _is_too_high(offset: float, unseen: Floats, weights: Floats, contamination: float) -> bool:

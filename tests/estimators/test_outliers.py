@@ -17,7 +17,7 @@ from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skdgn._estimators import outliers as outliers
+from skdgn._estimators import folds as _folds
 from skdgn._estimators import thresholds
 from skdgn._estimators.mixture import DGNMixture
 from skdgn._estimators.network import PiecewiseAffineDGN
@@ -177,7 +177,7 @@ def test_equal_samples_share_a_fold(counted: type[CountedDensity]) -> None:
     shuffled = DGNOutlierDetector(counted()).fit(repeated[order])
     assert shuffled.offset_ == pytest.approx(detector.offset_, rel=1e-12)
     with_holes = np.where(np.arange(2) == 1, np.nan, np.arange(30.0)[:, None] // 2)
-    folds = outliers._assign_folds(with_holes, 5)
+    folds = _folds.assign_folds(with_holes, 5)
     np.testing.assert_array_equal(folds[::2], folds[1::2])
     np.testing.assert_array_equal(np.bincount(folds[::2]), [3] * 5)
 
