@@ -58,6 +58,7 @@ SEARCH_SECONDS = 20.0
 
 N_GAUSSIANS = {"full": (1, 2, 3, 4, 6, 8, 12, 16, 20, 32), "diag": (2, 4, 8, 16, 32, 64)}
 MOST_NETWORKS = 128
+AUTO = "auto"
 BANDWIDTHS = tuple(np.geomspace(0.03, 2.0, 20).round(4).tolist())
 # Latent dimensions, hidden layers and noise, the most promising first.
 SINGLE_SIZES = ((1, (16,), "full"), (1, (16,), "diag"))
@@ -126,7 +127,11 @@ def candidates(
 
 
 def mixture_candidates(gaussians: Result, trials: list[dict[str, Any]]) -> Iterator[Parameters]:
-    """List mixtures of networks: first some like the best Gaussians, then some like the best."""
+    """List mixtures of networks: one that finds its sizes, some like the best Gaussians, others.
+
+    These are like the best so far, with more networks or fewer.
+    """
+    yield {"n_networks": AUTO, "estimator": network_parameters(1, AUTO, AUTO)}
     for *size, share in MEMBER_SIZES:
         network = network_parameters(*size)
         number = best_number(gaussians, network["covariance_type"])
@@ -135,7 +140,8 @@ def mixture_candidates(gaussians: Result, trials: list[dict[str, Any]]) -> Itera
     # More networks as long as these are better, then fewer.
     for factor in (2.0, 0.5):
         while True:
-            best = best_trial(trials)["parameters"]
+            given = [trial for trial in trials if trial["parameters"]["n_networks"] != AUTO]
+            best = best_trial(given)["parameters"]
             trial = best | {"n_networks": round(factor * best["n_networks"])}
             is_known = any(trial == known["parameters"] for known in trials)
             if is_known or not 1 <= trial["n_networks"] <= MOST_NETWORKS:
@@ -149,7 +155,7 @@ def best_trial(trials: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def network_parameters(
-    n_components: int, hidden_layer_sizes: tuple[int, ...], covariance_type: str
+    n_components: int, hidden_layer_sizes: tuple[int, ...] | str, covariance_type: str
 ) -> Parameters:
     """Name the parts of a size."""
     return {
