@@ -12,14 +12,14 @@ SOURCE_HASH := import hashlib, pathlib; \
 	files = sorted(pathlib.Path("skdgn").rglob("*.py")); \
 	content = b"".join(f.as_posix().encode() + f.read_bytes() for f in files); \
 	print(hashlib.sha256(content).hexdigest()[:16])
-arrays bench demo docs figures test test-all: export NUMBA_CACHE_DIR = \
+arrays bench demo docs figures test test-all thorough: export NUMBA_CACHE_DIR = \
 	$(CURDIR)/.numba_cache/$(shell $(PYTHON) -c '$(SOURCE_HASH)')
 
 HAS_TORCH = $(PY) -c 'import importlib.util as u; print("yes" if u.find_spec("torch") else "")'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two targets must not install into one environment at the same time
-.PHONY: arrays bench clean demo docs figures help lint test test-all widths
+.PHONY: arrays bench clean demo docs figures help lint test test-all thorough widths
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -35,6 +35,9 @@ test: $(VENV)/.stamp-test ## run tests and doctests, with coverage
 	$(if $(shell $(HAS_TORCH)),,UNTESTED_FOLDER=skdgn) $(PY) -m pytest -n 2 --cov --cov-append
 
 test-all: $(VENV)/.stamp-extras test ## the same with every extra installed first
+
+thorough: $(VENV)/.stamp-test ## run the many random cases that `make test` takes a portion of
+	$(PY) -m pytest -n 2 -m thorough tests
 
 arrays: $(VENV)/.stamp-test ## run scikit-learn's array API checks, which need SciPy's switched on
 	SCIPY_ARRAY_API=1 $(PY) -m pytest -k check_array_api tests/test_sklearn.py

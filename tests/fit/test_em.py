@@ -12,6 +12,7 @@ from skdgn import PiecewiseAffineDGN
 from skdgn._fit.weight_priors import PRIORS
 from skdgn._network import ACTIVATIONS
 from skdgn._noise import COVARIANCE_TYPES
+from tests.portions import portions
 
 # Relative error allowed to sums of a few dozen log densities.
 ROUNDING = 1e-9
@@ -53,7 +54,7 @@ def random_model(rng: np.random.Generator, seed: int) -> PiecewiseAffineDGN:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", range(0, 300, 50))
+@pytest.mark.parametrize("first", portions(300, 50))
 def test_no_random_fit_ever_decreases(first):
     for seed in range(first, first + 50):
         rng = np.random.default_rng(seed)

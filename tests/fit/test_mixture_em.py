@@ -13,6 +13,7 @@ from skdgn._posterior.model import Model
 from skdgn._runtime.workers import Workers
 from tests.mixtures import ROUNDING, make_clusters, start_of
 from tests.networks import with_weights
+from tests.portions import portions
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:EM did not converge:sklearn.exceptions.ConvergenceWarning"),
@@ -21,7 +22,7 @@ pytestmark = [
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", range(0, 200, 20))
+@pytest.mark.parametrize("first", portions(200, 20))
 def test_random_fits_never_decrease(first):
     for seed in range(first, first + 20):
         check_random_fit(seed)

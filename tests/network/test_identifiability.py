@@ -14,6 +14,7 @@ from skdgn._posterior.model import Model
 from skdgn._runtime.types import Floats
 from skdgn._runtime.workers import Workers
 from tests.networks import make_network
+from tests.portions import portions
 
 # From the latent space to the features: bottlenecks in either layer, more latent dimensions than
 # units, no layer.  Random ones follow.
@@ -158,7 +159,7 @@ def draw_samples(network: Network, seed: int) -> Floats:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", range(0, N_NETWORKS, PORTION))
+@pytest.mark.parametrize("first", portions(N_NETWORKS, PORTION))
 def test_as_many_parameters_are_counted_as_the_density_tells_apart(first: int) -> None:
     for seed in range(first, first + PORTION):
         network = draw_network(seed)

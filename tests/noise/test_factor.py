@@ -22,6 +22,7 @@ from skdgn._noise.pooling import pool_covariances, pool_factors
 from skdgn._runtime import Workers
 from tests.missing_values import fit_quietly, with_missing
 from tests.networks import random_network
+from tests.portions import portions
 from tests.reference import quadrature
 
 
@@ -332,7 +333,7 @@ def random_model(rng: np.random.Generator, seed: int) -> PiecewiseAffineDGN:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", range(0, 100, 50))
+@pytest.mark.parametrize("first", portions(100, 50))
 def test_no_random_fit_ever_decreases(first: int) -> None:
     for seed in range(first, first + 50):
         rng = np.random.default_rng(seed)
