@@ -72,11 +72,11 @@ class Layer(ABC):
 
     def cuts(self, maps: AffineMaps) -> AffineMaps:
         """Return the functions whose zeros cut a region, given the maps that lead to the layer."""
-        raise NotImplementedError
+        raise NotImplementedError("asked of layers with cuts only")
 
     def read_sides(self, positive: Bools) -> Codes:
         """Turn the sides of all cuts, (r, number of cuts), into codes (r, c)."""
-        raise NotImplementedError
+        raise NotImplementedError("asked of layers with cuts only")
 
     def magnitudes(self, maps: AffineMaps) -> AffineMaps:
         """Sum the absolute values of the terms that `apply` adds: its rounding errors.
@@ -84,12 +84,12 @@ class Layer(ABC):
         A unit that is constant on a region comes out of `apply` as rounding noise, not as zero;
         only beside these sums can noise be told from a small weight.
         """
-        raise NotImplementedError
+        raise NotImplementedError("asked of layers with cuts only")
 
     @property
     def max_slope(self) -> float:
         """By how much the layer can enlarge an input, for layers with cuts."""
-        raise NotImplementedError
+        raise NotImplementedError("asked of layers with cuts only")
 
     @property
     def max_offset(self) -> float:
@@ -122,7 +122,7 @@ class Layer(ABC):
 
         ``upstream`` are the maps that lead to the layer, homogeneous: (r, i + 1, s + 1).
         """
-        raise NotImplementedError
+        raise NotImplementedError("asked of layers with parameters only")
 
     def pull_squares(self, squares: Floats, moments: Floats, codes: Codes) -> Floats:
         """Return the scale (p,) of the squares that `push` and `pull` sum, for preconditioning.
@@ -130,8 +130,8 @@ class Layer(ABC):
         Given squared slopes behind the outputs (r, u) and second moments of the inputs (r, i + 1),
         as if parameters that are shared were not.
         """
-        raise NotImplementedError
+        raise NotImplementedError("asked of layers with parameters only")
 
     def pull(self, forces: Floats, upstream: Floats, codes: Codes) -> Floats:
         """Return the transpose of `push`: forces (r, u, s + 1) felt by the parameters, (p,)."""
-        raise NotImplementedError
+        raise NotImplementedError("asked of layers with parameters only")

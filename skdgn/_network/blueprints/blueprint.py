@@ -53,7 +53,7 @@ class Blueprint(ABC):
         return self._with_weights(next(layers)) if self._learned else self
 
     def _with_weights(self, layer: Layer) -> Self:
-        raise NotImplementedError
+        raise NotImplementedError("asked of blueprints with weights only")
 
     def _replace(self, **changes: Any) -> Self:
         other = object.__new__(type(self))
