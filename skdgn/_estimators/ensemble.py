@@ -45,9 +45,9 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
     """Average of exact densities, itself an exact density.
 
     Every member is fitted on its own, to a random part of the samples or from another seed, or is a
-    model of another size.  Their densities are averaged, not their logs: the average is a density again, and
-    its log is at least as high as the average of the logs.  It evens out what a single fit owes to
-    chance, which pays most where there are few samples.
+    model of another size.  Their densities are averaged, not their logs: the average is a density
+    again, and its log is at least as high as the average of the logs.  It evens out what a single
+    fit owes to chance, which pays most where there are few samples.
 
     Parameters
     ----------
@@ -71,7 +71,8 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         approximate posterior probability of a member fitted to all samples.  Numbers are divided by
         their sum.
     n_best : int, default=None
-        How many members to keep, those of the lowest `bic` of fits to all samples.  None keeps all.  With a list of candidates and equal weights it is the plain average of the best.
+        How many members to keep, those of the lowest `bic` of fits to all samples.  None keeps all.
+        With a list of candidates and equal weights it is the plain average of the best.
     n_jobs : int, default=None
         Number of members fitted at a time, as in joblib: -1 is all cores, None is one.  Each of
         them is fitted by one thread.
