@@ -32,8 +32,10 @@ from skdgn._network import Codes, Dense, Layer, Network
 from skdgn._noise import Noise
 from skdgn._runtime import Floats
 
-# Hidden weights beyond this number: conjugate gradients instead of a factorized matrix.
+# Hidden weights beyond this number: conjugate gradients instead of a factorized matrix, unless, up
+# to so many times as many weights, they would be more work, and the matrix has this many entries.
 LARGEST_DENSE_SYSTEM = 1500
+_LARGER, _MOST_ENTRIES = 3, 1 << 25
 MOST_CG_STEPS = 250
 CG_TOLERANCE = 1e-6
 # Kronecker products of so many regions are summed at once: memory stays small.
@@ -148,7 +150,6 @@ class GaussNewtonSystem:
         self.with_output = any(layer >= self.n_hidden for layer in layers)
         self.sizes = [linearization.layers[layer].n_parameters for layer in self.hidden]
         self.n_hidden_weights = sum(self.sizes)
-        self.dense = self.n_hidden_weights <= LARGEST_DENSE_SYSTEM
         # U M of every layer: (R, fan_in + 1, S + 1)
         self.moments = [upstream @ linearization.latent for upstream in linearization.upstream]
         self.gram, self.output_gradient = np.empty((0, 0)), np.empty((0, 0))
@@ -156,9 +157,21 @@ class GaussNewtonSystem:
             self.gram = _flatten(self.moments[-1]) @ _flatten(linearization.upstream[-1]).T
             slope = gradient(linearization, self.n_hidden)
             self.output_gradient = slope.reshape(-1, len(self.gram))
+        self.dense = self.n_hidden_weights <= LARGEST_DENSE_SYSTEM or self._is_factorized_sooner()
         self.hidden_gradient = np.concatenate(
             [gradient(linearization, layer) for layer in self.hidden] or [np.empty(0)]
         )
+
+    def _is_factorized_sooner(self) -> bool:
+        """Tell whether a factorized matrix is less work than conjugate gradients, and fits."""
+        n_regions, n_features, n_columns = self.linearization.residuals.shape
+        n_weights = self.n_hidden_weights
+        n_entries = n_weights * (n_weights + self.output_gradient.size)
+        if n_weights > _LARGER * LARGEST_DENSE_SYSTEM or n_entries > _MOST_ENTRIES:
+            return False
+        n_units = sum(self.linearization.layers[layer].n_outputs for layer in self.hidden)
+        push_and_pull = 2 * n_regions * n_features * n_columns * n_units
+        return n_weights**2 * (n_regions + n_weights / 3) < MOST_CG_STEPS * push_and_pull
 
     @cached_property
     def diagonal(self) -> Floats:
