@@ -26,7 +26,7 @@ from scipy.special import logsumexp
 from scipy.stats import qmc
 
 from skdgn._geometry import Intervals, log_integral
-from skdgn._noise import Noise
+from skdgn._noise import Independent, Noise
 from skdgn._partition import Partition
 from skdgn._posterior.feature_distributions import FeatureDistributions, find_roots
 from skdgn._runtime import LOG_SQRT_2PI, Floats, kernel
@@ -73,7 +73,7 @@ def box_log_probabilities(
     lower, upper = bounds
     result, errors = np.empty(len(lower)), np.empty(len(lower))
     cells = partition.cells
-    if isinstance(cells, Intervals) and noise.correlations.shape[1] == 0:
+    if isinstance(cells, Intervals) and isinstance(noise, Independent):
         maps = partition.maps.take(np.arange(len(partition)))
         ends = np.stack([cells.lower, cells.upper], axis=1)
         slopes = np.ascontiguousarray(maps.slopes[:, :, 0])
