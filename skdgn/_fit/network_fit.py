@@ -13,6 +13,7 @@ from skdgn._fit.em import Progress, climb
 from skdgn._fit.fitting import Fit, FitResult, Iteration, Parameters, Settings
 from skdgn._fit.initialization import Start, starting_methods, starting_network
 from skdgn._fit.mixture_em import MixtureProblem, MixtureState
+from skdgn._fit.mixture_search import Search
 from skdgn._fit.steps import Step
 from skdgn._fit.tournament import hold_tournament
 from skdgn._noise import KINDS
@@ -27,6 +28,8 @@ _TRIAL_ROWS = 2000
 # Fewer if there are many regions: their product is about what an E-step costs.
 _TRIAL_WORK = 500_000
 _FEWEST_TRIAL_ROWS = 500
+# How often units are moved when EM gains little.
+_MOST_MOVES = 20
 # An iteration of so many seconds makes a fit long enough to say so.
 _LONG_ITERATION = 2.0
 # Where a start fits the rows exactly, EM needs noise to begin with.
@@ -54,10 +57,21 @@ def fit_network(
             start = _best_start(problem, settings, generator, fit.starts)
         else:
             start = _go_on(problem, fit, warm_start)
-        return Step(problem, settings.m_step, settings.tol), start
+        return _make_step(problem, settings, generator), start
 
     n_runs = settings.n_init if warm_start is None else 1
     return fit.run(begin, n_runs, settings.max_iter, settings.tol)
+
+
+def _make_step(
+    problem: MixtureProblem, settings: Settings, generator: np.random.Generator
+) -> Step:
+    """Return the step of EM, which moves units where it would stand still."""
+    architecture, m_step, tol = settings.architecture, settings.m_step, settings.tol
+    if architecture.blueprints is not None or len(architecture.hidden_layer_sizes) != 1:
+        return Step(problem, m_step, tol)
+    search = Search(problem, architecture, m_step, tol, generator)
+    return Step(problem, m_step, tol, search.move_units, _MOST_MOVES, is_eager=True)
 
 
 def _go_on(problem: MixtureProblem, fit: Fit, warm_start: Parameters) -> MixtureState:
