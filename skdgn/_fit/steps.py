@@ -56,6 +56,7 @@ class Step:
             self.n_exchanges -= 1
             assert self.exchange is not None
             exchanged = self.exchange(trial or state)
+            # In vain: once more where EM ends, which may change the answer.
             self.is_eager = self.is_eager and exchanged is not None
             if exchanged is not None:
                 self.dampings, self.n_still = [], 0
