@@ -312,9 +312,7 @@ def main() -> None:
         for part in options.parts:
             print(f"-- {part}")
             if part == "mnist":
-                run_mnist(
-                    options.networks, options.images, options.iterations, options.first_seed
-                )
+                run_mnist(options.networks, options.images, options.iterations, options.first_seed)
             elif part == "tables":
                 run_tables(options.tables, options.prior_weights, seeds)
             elif part == "digits":

@@ -61,9 +61,7 @@ def fit_network(
     return fit.run(begin, n_runs, settings.max_iter, settings.tol)
 
 
-def _make_step(
-    problem: MixtureProblem, settings: Settings, generator: np.random.Generator
-) -> Step:
+def _make_step(problem: MixtureProblem, settings: Settings, generator: np.random.Generator) -> Step:
     """Return the step of EM, which moves units where it would stand still."""
     architecture, m_step, tol = settings.architecture, settings.m_step, settings.tol
     if architecture.blueprints is not None or len(architecture.hidden_layer_sizes) != 1:

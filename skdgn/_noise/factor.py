@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.linalg
 
-from skdgn._noise.covariances import Covariance, Dense, OfSamples, Sum
+from skdgn._noise.covariances import Covariance, OfSamples, Sum
 from skdgn._noise.floors import is_at
 from skdgn._noise.gaussian import Integers, Noise
 from skdgn._noise.independent import Diagonal
