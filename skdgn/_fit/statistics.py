@@ -17,7 +17,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._noise import Holes, Noise, NoiseUnits, find_holes, make_holes, predict_missing
+from skdgn._noise import (
+    Holes,
+    Noise,
+    NoiseUnits,
+    find_holes,
+    make_holes,
+    missing_covariance,
+    predict_missing,
+)
 from skdgn._posterior import RegionMaps, Visitor, Visits
 from skdgn._runtime import Floats, Table, Workers, inlined_sum_kernel, read, sum_kernel
 
@@ -86,9 +94,8 @@ def accumulate(
     sums = _Sums(*(vars(none)[name] for name in _Sums._fields))
     if np.isnan(rows).any():
         regions, rows = visitor.incomplete, np.ascontiguousarray(rows)
-        sums = sums._replace(squares=visitor.noise.make_products())
-        _accumulate_incomplete(visits, rows, row_weights, regions.units, regions.maps, sums)
-        sums = sums._replace(squares=visitor.noise.squares_from(sums.squares))
+        gains = np.ascontiguousarray(visitor.noise.gains)
+        _accumulate_incomplete(visits, rows, row_weights, regions.units, regions.maps, gains, sums)
     else:
         _accumulate(visits, rows, row_weights, sums)
         # A row's responsibilities add up to one.
@@ -134,6 +141,7 @@ class _Completed(NamedTuple):
     rates: Floats  # (D, S), zero where a value was observed
     spreads: Floats  # (D, S) rates times the covariance of z
     noise: Floats  # (D,) buffer
+    factors: Floats  # (k, 1 + S) buffer
 
 
 @sum_kernel
@@ -143,9 +151,10 @@ def _accumulate_incomplete(
     row_weights: Floats,
     units: NoiseUnits,
     maps: RegionMaps,
+    gains: Floats,
     sums: _Sums,
 ) -> None:
-    """Add rows with missing values."""
+    """Add rows with missing values; ``gains`` (k, D) as in `Noise.gains`."""
     n_components, n_features = visits.means.shape[1], rows.shape[1]
     holes = make_holes(units)
     completed = _Completed(
@@ -153,11 +162,13 @@ def _accumulate_incomplete(
         np.empty((n_features, n_components)),
         np.empty((n_features, n_components)),
         np.empty(n_features),
+        np.empty((len(gains), 1 + n_components)),
     )
     for n in range(len(rows)):
         find_holes(rows[n], units, holes)
         _keep_observed(rows[n], holes, completed)
         _add_constant_squares(row_weights[n], rows[n], units, holes, sums.squares)
+        _add_missing_factors(row_weights[n], gains, units, holes, sums.squares)
         for v in range(visits.start[n], visits.start[n + 1]):
             r = visits.regions[v]
             w = row_weights[n] * visits.responsibilities[v]
@@ -170,6 +181,7 @@ def _accumulate_incomplete(
                     product = completed.values[d] * mean[s] + completed.spreads[d, s]
                     sums.cross[r, d, s] += w * product
             _add_squares(w, holes, completed, sums.squares)
+            _add_factors(w, gains, completed, sums.squares)
 
 
 @inlined_sum_kernel
@@ -236,49 +248,90 @@ def _expect_missing(
 def _add_constant_squares(
     weight: float, row: Floats, units: NoiseUnits, holes: Holes, squares: Floats
 ) -> None:
-    """Add what does not depend on z: products of observed values, and the noise of the others."""
-    order, factor, n_observed = holes.order, holes.factor, holes.n_observed[0]
-    is_matrix = len(squares) == row.size
+    """Add what does not depend on z: products of observed values, and the noise of the others.
+
+    Of correlations that are a matrix, all products; of other noise, the squares.
+    """
+    order, n_observed = holes.order, holes.n_observed[0]
     for i in range(row.size):
         d = order[i]
         first = 0 if i < n_observed else n_observed
-        for j in range(first if is_matrix else i, i + 1):
+        for j in range(first if holes.is_dense else i, i + 1):
             e = order[j]
             if i < n_observed:
                 product = row[d] * row[e]
             else:
                 product = units.deviations[d] * units.deviations[e]
                 if holes.is_correlated:
-                    rest = 0.0  # covariance of the noise, given what was observed of it
-                    for k in range(n_observed, j + 1):
-                        rest += factor[i, k] * factor[j, k]
-                    product *= rest
-                elif i != j:
-                    product = 0.0
-            _add_square(d, e, weight * product, squares)
+                    product *= missing_covariance(i, j, units, holes)
+            _add_square(d, e, weight * product, holes, squares)
 
 
 @inlined_sum_kernel
 def _add_squares(w: float, holes: Holes, completed: _Completed, squares: Floats) -> None:
     """Add the products of expectations in which something is missing, on one region."""
     values, rates, spreads = completed.values, completed.rates, completed.spreads
-    is_matrix = len(squares) == values.size
     for i in range(holes.n_observed[0], values.size):
         d = holes.order[i]
-        for j in range(0 if is_matrix else i, i + 1):
+        for j in range(0 if holes.is_dense else i, i + 1):
             e = holes.order[j]
             product = values[d] * values[e]
             for s in range(rates.shape[1]):
                 product += spreads[d, s] * rates[e, s]
-            _add_square(d, e, w * product, squares)
+            _add_square(d, e, w * product, holes, squares)
 
 
 @inlined_sum_kernel
-def _add_square(d: int, e: int, product: float, squares: Floats) -> None:
+def _add_square(d: int, e: int, product: float, holes: Holes, squares: Floats) -> None:
     """Add to the squares of two features, both ways around."""
-    squares[d if len(squares) > 1 else 0, e] += product
+    squares[d if holes.is_dense else 0, e] += product
     if d != e:
         squares[e, d] += product
+
+
+@inlined_sum_kernel
+def _add_missing_factors(
+    weight: float, gains: Floats, units: NoiseUnits, holes: Holes, squares: Floats
+) -> None:
+    """Add gains times the covariance of the noise that is missing, given what was observed."""
+    n_factors, first = len(gains), holes.n_observed[0]
+    along = np.empty(n_factors)
+    for k in range(n_factors):
+        for m in range(n_factors):
+            along[m] = 0.0
+        for i in range(first, len(holes.order)):
+            d = holes.order[i]
+            for m in range(n_factors):
+                along[m] += gains[k, d] * units.deviations[d] * holes.loadings[i, m]
+        for m in range(n_factors):
+            holes.factors[m] = 0.0
+            for other in range(n_factors):
+                holes.factors[m] += along[other] * holes.factor_covariance[other, m]
+        for i in range(first, len(holes.order)):
+            d = holes.order[i]
+            product = gains[k, d] * units.deviations[d] * units.errors[d]
+            for m in range(n_factors):
+                product += holes.factors[m] * holes.loadings[i, m]
+            squares[1 + k, d] += weight * units.deviations[d] * product
+
+
+@inlined_sum_kernel
+def _add_factors(w: float, gains: Floats, completed: _Completed, squares: Floats) -> None:
+    """Add gains times the products of expectations, on one region."""
+    values, rates, spreads = completed.values, completed.rates, completed.spreads
+    for k in range(len(gains)):
+        factors = completed.factors[k]  # at the mean of z, and as z moves
+        for s in range(factors.size):
+            factors[s] = 0.0
+        for d in range(values.size):
+            factors[0] += gains[k, d] * values[d]
+            for s in range(rates.shape[1]):
+                factors[1 + s] += gains[k, d] * rates[d, s]
+        for d in range(values.size):
+            product = factors[0] * values[d]
+            for s in range(rates.shape[1]):
+                product += factors[1 + s] * spreads[d, s]
+            squares[1 + k, d] += w * product
 
 
 def expect(

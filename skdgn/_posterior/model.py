@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from skdgn._geometry import CellIntegrals, Intervals, integrate_gaussian
 from skdgn._network import Network
-from skdgn._noise import Noise
+from skdgn._noise import Independent, Noise
 from skdgn._partition import Partition, build_partition, refuse_hopeless
 from skdgn._posterior.boxes import box_log_probabilities
 from skdgn._posterior.feature_distributions import RegionDistributions
@@ -221,7 +221,7 @@ class Model:
     def line_regions(self) -> LineRegions | None:
         """The regions, if there is one latent dimension and noise is independent."""
         cells, noise = self.partition.cells, self.noise
-        if not isinstance(cells, Intervals) or noise.correlations.shape[1] > 0:
+        if not (isinstance(cells, Intervals) and isinstance(noise, Independent)):
             return None
         numbers = np.arange(len(self.partition))
         maps = self.partition.maps.take(numbers)
