@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators.conditioning import ExactConditioning, is_frame, write_frame
 from skdgn._estimators.sklearn_parts import name_columns
@@ -336,11 +336,12 @@ class ExactRanges(ExactConditioning):
 
     def _read_bounds(self, bounds: ArrayLike, name: str) -> Floats:
         """Read bounds (n, D), or (D,) of one box; NaN is replaced by infinity."""
-        rows = np.atleast_2d(
-            check_array(
-                bounds, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name=name
-            )
-        )
+        try:
+            rows = np.atleast_2d(np.asarray(bounds, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} must be an array of numbers: {error}.") from error
+        if rows.ndim > 2:
+            raise ValueError(f"{name} must have one or two axes, got shape {rows.shape}.")
         if rows.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"{name} must have {self.n_features_in_} columns, one for each feature, "
