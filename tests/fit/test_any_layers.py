@@ -144,6 +144,21 @@ def test_conjugate_gradients_find_the_step_of_the_factorization(
         np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
 
 
+def test_a_matrix_that_is_less_work_than_its_products_is_factorized(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, state = state_of("convolution")
+    linearization, layers = linearized(state), range(len(state.network.learned))
+    n_weights = GaussNewtonSystem(linearization, layers).n_hidden_weights
+    monkeypatch.setattr(_maximization, "LARGEST_DENSE_SYSTEM", n_weights - 1)
+    assert GaussNewtonSystem(linearization, layers).dense
+    monkeypatch.setattr(_maximization, "MOST_CG_STEPS", 0)
+    assert not GaussNewtonSystem(linearization, layers).dense
+    monkeypatch.undo()
+    monkeypatch.setattr(_maximization, "LARGEST_DENSE_SYSTEM", n_weights // 4)
+    assert not GaussNewtonSystem(linearization, layers).dense
+
+
 @pytest.mark.parametrize("name", ["max_out", "slopes", "shared_slope", "normalized", "residual"])
 def test_the_scale_of_the_diagonal_is_the_diagonal_where_nothing_is_shared(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -371,6 +371,12 @@ def test_push_is_the_derivative_and_pull_its_transpose(name: str) -> None:
     forces = rng.normal(size=pushed.shape)
     pulled = layer.pull(forces, upstream, codes)
     assert float(pulled @ change) == pytest.approx(float((forces * pushed).sum()), rel=1e-11)
+    downstream = rng.normal(size=(5, 2, layer.n_outputs))
+    derivatives = layer.derivatives(downstream, upstream, codes)
+    assert derivatives.shape == (layer.n_parameters, 5, 2, 3)
+    np.testing.assert_allclose(
+        np.tensordot(change, derivatives, axes=1), downstream @ pushed, atol=1e-11
+    )
 
 
 @pytest.mark.parametrize("name", [*LEARNING, "average", "upsample", "normalization", "maximum"])
