@@ -251,12 +251,14 @@ class LocalFits:
         model, points = self.state.models[k], self._latent_points(k)
         n_units = sum(model.network.hidden_layer_sizes)
         parts = []
-        for number in sorted({max(1, round(share * n_units)) for share in _MOVED}):
+        for number in sorted({max(1, round(share * n_units)) for share in _MOVED} - {n_units}):
             fewer = remove_units(model.network, model.noise, points, number)
             lost = model.network.forward(points.latent) - fewer.forward(points.latent)
             residuals = points.residuals + model.noise.whiten(lost)
             there = replace(points, residuals=residuals)
-            parts.append((add_units(fewer, there, number, self.generator), model.noise))
+            moved = add_units(fewer, there, number, self.generator)
+            if moved.hidden_layer_sizes == model.network.hidden_layer_sizes:  # there was room
+                parts.append((moved, model.noise))
         return self._replace((k,), map(_alone, parts))
 
     def split(self, k: int) -> Replacement | None:
@@ -405,7 +407,8 @@ class LocalFits:
             members = self.generator.choice(members, _MOST_POINTS, replace=False)
         samples = self.samples[members]
         posterior = model.posterior(samples, Workers())
-        factors = np.linalg.cholesky(posterior.covariance)
+        variances, axes = np.linalg.eigh(posterior.covariance)
+        factors = axes * np.sqrt(np.maximum(variances, 0.0))[:, None, :]  # rounded below zero
         steps = self.generator.standard_normal((_N_DRAWS, *posterior.mean.shape))
         latent = posterior.mean + np.einsum("nst,mnt->mns", factors, steps)
         latent = latent.reshape(-1, latent.shape[2])

@@ -27,7 +27,7 @@ _TRIAL_ROWS = 500
 # Missing values are filled in by what so many rows tell.
 _COMPLETED_ROWS = 2000
 # How often units are moved when EM gains little.
-_MOST_MOVES = 20
+_MOST_MOVES = 10
 # An iteration of so many seconds makes a fit long enough to say so.
 _LONG_ITERATION = 2.0
 # Where a start fits the rows exactly, EM needs noise to begin with.
@@ -61,9 +61,7 @@ def fit_network(
     return fit.run(begin, n_runs, settings.max_iter, settings.tol)
 
 
-def _make_step(
-    problem: MixtureProblem, settings: Settings, generator: np.random.Generator
-) -> Step:
+def _make_step(problem: MixtureProblem, settings: Settings, generator: np.random.Generator) -> Step:
     """Return the step of EM, which moves units where it would stand still."""
     architecture, m_step, tol = settings.architecture, settings.m_step, settings.tol
     if architecture.blueprints is not None or len(architecture.hidden_layer_sizes) != 1:

@@ -45,6 +45,7 @@ class Step:
     dampings: list[Damping] = field(default_factory=list)  # of each network
     stretch: float = 1.0  # of the next step, in steps of EM
     n_still: int = 0  # iterations that gained little
+    in_vain: float = -np.inf  # lower bound at which there was no exchange to be found
 
     def __call__(self, state: MixtureState) -> MixtureState | None:
         """Return a state that is no worse, or None if there is none to be found."""
@@ -52,16 +53,23 @@ class Step:
         gain = 0.0 if trial is None else trial.lower_bound - state.lower_bound
         self.n_still = self.n_still + 1 if gain < self.tol else 0
         is_slow = self.is_eager and gain < _WORTHWHILE * self.tol
-        if (is_slow or trial is None or self.n_still >= PATIENCE) and self.n_exchanges > 0:
-            self.n_exchanges -= 1
-            assert self.exchange is not None
-            exchanged = self.exchange(trial or state)
-            # In vain: once more where EM ends, which may change the answer.
-            self.is_eager = self.is_eager and exchanged is not None
+        if is_slow or trial is None or self.n_still >= PATIENCE:
+            exchanged = self._exchange(trial or state)
             if exchanged is not None:
                 self.dampings, self.n_still = [], 0
                 return exchanged
         return trial
+
+    def _exchange(self, state: MixtureState) -> MixtureState | None:
+        """Ask for an exchange, unless it was in vain and little has changed since."""
+        has_changed = state.lower_bound - self.in_vain > _WORTHWHILE * self.tol
+        if self.exchange is None or self.n_exchanges == 0 or not has_changed:
+            return None
+        self.n_exchanges -= 1
+        exchanged = self.exchange(state)
+        if exchanged is None:
+            self.in_vain = state.lower_bound
+        return exchanged
 
     def _step(self, state: MixtureState) -> MixtureState | None:
         if self.m_step == "joint":
