@@ -41,35 +41,30 @@ class Step:
     tol: float
     exchange: Callable[[MixtureState], MixtureState | None] | None = None  # when EM stands still
     n_exchanges: int = 0  # left
+    n_trials: int = 1  # to find one where EM ends: chance has a part in it
     is_eager: bool = False  # whether there is an exchange as soon as EM gains little
     dampings: list[Damping] = field(default_factory=list)  # of each network
     stretch: float = 1.0  # of the next step, in steps of EM
     n_still: int = 0  # iterations that gained little
-    in_vain: float = -np.inf  # lower bound at which there was no exchange to be found
 
     def __call__(self, state: MixtureState) -> MixtureState | None:
         """Return a state that is no worse, or None if there is none to be found."""
         trial = self._step(state)
         gain = 0.0 if trial is None else trial.lower_bound - state.lower_bound
         self.n_still = self.n_still + 1 if gain < self.tol else 0
+        is_still = trial is None or self.n_still >= PATIENCE
         is_slow = self.is_eager and gain < _WORTHWHILE * self.tol
-        if is_slow or trial is None or self.n_still >= PATIENCE:
-            exchanged = self._exchange(trial or state)
+        for _ in range(self.n_trials if is_still else int(is_slow)):
+            if self.exchange is None or self.n_exchanges == 0:
+                break
+            self.n_exchanges -= 1
+            exchanged = self.exchange(trial or state)
+            # In vain: once more where EM ends, which may change the answer.
+            self.is_eager = self.is_eager and exchanged is not None
             if exchanged is not None:
                 self.dampings, self.n_still = [], 0
                 return exchanged
         return trial
-
-    def _exchange(self, state: MixtureState) -> MixtureState | None:
-        """Ask for an exchange, unless it was in vain and little has changed since."""
-        has_changed = state.lower_bound - self.in_vain > _WORTHWHILE * self.tol
-        if self.exchange is None or self.n_exchanges == 0 or not has_changed:
-            return None
-        self.n_exchanges -= 1
-        exchanged = self.exchange(state)
-        if exchanged is None:
-            self.in_vain = state.lower_bound
-        return exchanged
 
     def _step(self, state: MixtureState) -> MixtureState | None:
         if self.m_step == "joint":
