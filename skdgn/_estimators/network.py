@@ -17,7 +17,7 @@ from skdgn._estimators.attributes import (
     plain_network,
 )
 from skdgn._estimators.checks import (
-    check_hidden_layer_sizes,
+    check_integers,
     check_observed,
     check_prior_scale,
     check_sizes,
@@ -79,10 +79,11 @@ class PiecewiseAffineDGN(
 
     Parameters
     ----------
-    n_components : int or "auto", default=1
+    n_components : int, "auto" or sequence of int, default=1
         Number of latent dimensions: one draws a curve through the samples, two a sheet.  The number
         of regions grows with every one of them: one or two are comfortable, three are for small
-        networks.  ``"auto"`` tries one and two.
+        networks.  Of a sequence such as ``(1, 2, 3)``, `criterion` chooses; ``"auto"`` is
+        ``(1, 2)``.
     hidden_layer_sizes : tuple of int, int or "auto", default=(16,)
         Widths of the hidden layers; 8 means ``(8,)``, and ``()`` is the linear model (probabilistic
         PCA, factor analysis).  More units bend the curve more often.  ``"auto"`` is one hidden
@@ -96,12 +97,13 @@ class PiecewiseAffineDGN(
         become constant and be lost; ``"abs"`` folds latent space at each of its boundaries.
     negative_slope : float or sequence of float, default=0.1
         Slope of ``"leaky_relu"`` for negative inputs, or one for each hidden layer.
-    covariance_type : {"spherical", "diag", "full", "factor", "auto"}, default="diag"
+    covariance_type : {"spherical", "diag", "full", "factor", "auto"} or sequence, default="diag"
         Shape of the noise covariance: one variance for all features, one for each of them, a full
         matrix, or a variance for each and ``n_factors`` linear factors that the features share.
         ``"spherical"`` is for features in the same unit, measured alike; ``"full"`` for correlated
         noise, if there are many more samples than features; ``"factor"`` for correlated noise of
-        many features.  ``"auto"`` tries ``"full"`` and ``"diag"``.
+        many features.  Of a sequence of these, `criterion` chooses; ``"auto"`` is
+        ``("full", "diag")``.
     n_factors : int, default=3
         Number of factors of ``covariance_type="factor"``; others have none.  Each is one more
         latent dimension, along a line: regions and integrals stay as they are.  0 is ``"diag"``.
@@ -260,7 +262,12 @@ class PiecewiseAffineDGN(
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({AUTO})],
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            StrOptions({AUTO}),
+            tuple,
+            list,
+        ],
         "hidden_layers": [None, tuple, list],
         "hidden_layer_sizes": [
             tuple,
@@ -270,7 +277,7 @@ class PiecewiseAffineDGN(
         ],
         "activation": [StrOptions(set(ACTIVATIONS)), tuple, list],
         "negative_slope": [Interval(Real, None, None, closed="neither"), tuple, list],
-        "covariance_type": [StrOptions({*COVARIANCE_TYPES, AUTO})],
+        "covariance_type": [StrOptions({*COVARIANCE_TYPES, AUTO}), tuple, list],
         "n_factors": [Interval(Integral, 0, None, closed="left")],
         "criterion": [StrOptions(set(CRITERIA))],
         "weight_prior": [None, StrOptions(set(PRIORS))],
@@ -297,13 +304,13 @@ class PiecewiseAffineDGN(
 
     def __init__(
         self,
-        n_components: int | str = 1,
+        n_components: int | str | Sequence[int] = 1,
         *,
         hidden_layer_sizes: int | str | Sequence[int] = (16,),
         hidden_layers: Sequence[Layer] | None = None,
         activation: str | Sequence[str] = "leaky_relu",
         negative_slope: float | Sequence[float] = 0.1,
-        covariance_type: str = "diag",
+        covariance_type: str | Sequence[str] = "diag",
         n_factors: int = 3,
         criterion: str = "validation",
         weight_prior: str | None = None,
@@ -377,11 +384,33 @@ class PiecewiseAffineDGN(
 
     def _is_open(self) -> bool:
         """Whether some sizes are to be chosen."""
-        sizes = self.n_components, self.hidden_layer_sizes, self.covariance_type
-        return any(isinstance(own, str) and own == AUTO for own in sizes)
+        return (
+            self._activation_of_any() is not None
+            or len(self._latent_dimensions()) > 1
+            or len(self._kinds_of_noise()) > 1
+        )
+
+    def _latent_dimensions(self) -> tuple[int, ...]:
+        """Return the numbers of latent dimensions that may be."""
+        if isinstance(self.n_components, str):
+            return _LATENT_DIMENSIONS
+        numbers = check_integers(self.n_components, "n_components")
+        if not numbers:
+            raise ValueError(f"n_components must not be empty, got {self.n_components!r}.")
+        return numbers
 
     def _kinds_of_noise(self) -> tuple[str, ...]:
-        return _KINDS_OF_NOISE if self.covariance_type == AUTO else (self.covariance_type,)
+        """Return the kinds of noise that may be."""
+        if isinstance(self.covariance_type, str):
+            return _KINDS_OF_NOISE if self.covariance_type == AUTO else (self.covariance_type,)
+        kinds = tuple(self.covariance_type)
+        for kind in kinds or ("nothing",):
+            if kind not in COVARIANCE_TYPES:
+                raise ValueError(
+                    f"covariance_type must hold some of {COVARIANCE_TYPES}, "
+                    f"got {kind!r} in {self.covariance_type!r}."
+                )
+        return kinds
 
     def _activation_of_any(self) -> Activation | None:
         """Return the activation of hidden units if their number is open."""
@@ -391,8 +420,6 @@ class PiecewiseAffineDGN(
 
     def _candidates(self) -> list[Settings]:
         """Settings for all that is open, but for hidden layers: these are as small as may be."""
-        open_sizes = isinstance(self.n_components, str)
-        dimensions = _LATENT_DIMENSIONS if open_sizes else (int(self.n_components),)
         return [
             Settings(
                 architecture=self._architecture(n_components),
@@ -408,7 +435,7 @@ class PiecewiseAffineDGN(
                 reg_covar=float(self.reg_covar),
                 workers=self._workers(),
             )
-            for n_components in dimensions
+            for n_components in self._latent_dimensions()
             for kind in self._kinds_of_noise()
         ]
 
@@ -422,7 +449,7 @@ class PiecewiseAffineDGN(
             return Architecture.of_layers(n_components, self.hidden_layers)
         if isinstance(self.hidden_layer_sizes, str):
             return Architecture(n_components)
-        widths = check_hidden_layer_sizes(self.hidden_layer_sizes)
+        widths = check_integers(self.hidden_layer_sizes, "hidden_layer_sizes")
         activations = activations_per_layer(self.activation, self.negative_slope, len(widths))
         return Architecture(n_components, widths, activations)
 

@@ -67,6 +67,9 @@ class SufficientStatistics:
             squares=kind.take_squares(self.squares, features),
         )
 
+    def __mul__(self, factor: float) -> SufficientStatistics:
+        return SufficientStatistics(**{name: factor * own for name, own in vars(self).items()})
+
     def __add__(self, other: SufficientStatistics) -> SufficientStatistics:
         mine, others = vars(self), vars(other)
         return SufficientStatistics(**{name: mine[name] + others[name] for name in mine})
