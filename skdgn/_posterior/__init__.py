@@ -1,6 +1,7 @@
 """The posterior of samples: which regions matter for them, and everything read from these."""
 
 from skdgn._posterior.attribution import shapley_values, surprises
+from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.feature_distributions import FeatureDistributions, quantiles
 from skdgn._posterior.gaussians import check_gaussians
 from skdgn._posterior.incomplete_conditionals import RegionMaps
@@ -15,6 +16,7 @@ __all__ = [
     "MOST_REGIONS",
     "NEGLIGIBLE",
     "Density",
+    "Explorer",
     "FeatureDistributions",
     "Model",
     "Posterior",

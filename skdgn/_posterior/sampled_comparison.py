@@ -12,6 +12,7 @@ from scipy.special import ndtri
 
 from skdgn._network import Network
 from skdgn._noise import Noise
+from skdgn._posterior.ascents import ascend
 from skdgn._posterior.importance import sobol_points
 from skdgn._posterior.likelihoods import Likelihood, observed_likelihoods
 from skdgn._posterior.variational import entropies
@@ -22,6 +23,8 @@ from skdgn._runtime import LOG_SQRT_2PI, Floats
 _N_POINTS = 2048
 _N_SEARCH_POINTS = 256
 _MOST_STEPS = 100
+# Besides the posterior's moments, maxima near so many of its heaviest regions are starting points.
+_N_REGIONS_TO_START_FROM = 2
 
 
 class SampledComparison:
@@ -36,6 +39,7 @@ class SampledComparison:
 
     def __init__(self, network: Network, noise: Noise, table: Floats, visits: Visits) -> None:
         self._parts = list(observed_likelihoods(network, noise, table))
+        self._visits = visits
         self._log_density = visits.log_density
         self._n_components = network.n_components
 
@@ -51,6 +55,12 @@ class SampledComparison:
             result -= self._log_density[:, None]
         result[unknown] = np.nan
         return result
+
+    def _heaviest(self, n: int) -> Floats:
+        """Means of a row's heaviest regions."""
+        own = slice(self._visits.start[n], self._visits.start[n + 1])
+        order = np.argsort(-self._visits.responsibilities[own])[:_N_REGIONS_TO_START_FROM]
+        return self._visits.means[own][order]
 
     def elbo(self, means: Floats, factors: Floats) -> Floats:
         """Evidence lower bounds of Gaussians, one for each row: (n,)."""
@@ -84,6 +94,11 @@ class SampledComparison:
                 if not np.isfinite(self._log_density[n]):
                     continue
                 starts = [(means[n], np.linalg.cholesky(covariances[n]))]
+                heaviest = self._heaviest(n)
+                points, _, factors = ascend(
+                    likelihood, np.broadcast_to(row, (len(heaviest), len(row))), heaviest
+                )
+                starts.extend(zip(points, factors, strict=True))
                 if given is not None:
                     starts.append((given[0][n], given[1][n]))
                 found = [_improve(likelihood, row, normals, *start) for start in starts]
