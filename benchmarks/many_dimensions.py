@@ -155,11 +155,11 @@ def calibrate(n_components: int, n_networks: int, n_rows: int, n_draws: int) -> 
             reported = np.hypot(visits.log_density_error, doubt)
             own.extend(error / reported)
             errors.extend(visits.log_density_error)
-        inside = np.mean(np.abs(own) < 3.0)
+        inside, rms = np.mean(np.abs(own) < 3.0), np.sqrt(np.mean(np.square(own)))
         print(
-            f"  S = {n_components}, {kind}: {len(own)} pairs, within 3 errors {100 * inside:.1f} %, "
-            f"largest {np.max(np.abs(own)):.1f}, root mean square {np.sqrt(np.mean(np.square(own))):.2f}, "
-            f"reported error {np.mean(errors):.4f}",
+            f"  S = {n_components}, {kind}: {len(own)} pairs, within 3 errors "
+            f"{100 * inside:.1f} %, largest {np.max(np.abs(own)):.1f}, root mean square "
+            f"{rms:.2f}, reported error {np.mean(errors):.4f}",
             flush=True,
         )
         ratios.extend(own)
@@ -240,8 +240,8 @@ def show_wine(arguments: argparse.Namespace) -> None:
         seconds = time.process_time() - began
         print(
             f"  S = {n_components}: {seconds:.0f} s, {model.n_iter_} iterations, converged "
-            f"{model.converged_}, train {model.lower_bound_:.3f} +- {model.lower_bound_error_:.4f}, "
-            f"held-out {model.score(test):.3f}",
+            f"{model.converged_}, train {model.lower_bound_:.3f} +- "
+            f"{model.lower_bound_error_:.4f}, held-out {model.score(test):.3f}",
             flush=True,
         )
 

@@ -96,10 +96,12 @@ def _bend_at_samples(network: Network, latent: Floats, generator: np.random.Gene
             order = np.argsort(moved, axis=0)
             chosen = order[(spots * len(values)).astype(np.intp), np.arange(len(ranks))][groups]
             parameters = layer.parameters.copy()
-            shift = moved[chosen, np.arange(len(chosen))]
-            felt = layer.pull(-shift[None, :, None], _constant(layer), layer.codes(values[:1]))
-            counts = layer.pull(
-                np.ones((1, layer.n_outputs, 1)), _constant(layer), layer.codes(values[:1])
+            shift = moved[chosen, np.arange(len(chosen))][: layer.core.n_outputs]
+            felt, counts = (
+                layer.core.pull(
+                    force[None, :, None], _constant(layer.core), layer.codes(values[:1])
+                )
+                for force in (-shift, np.ones_like(shift))
             )
             own = ~layer.is_weight
             parameters[own] += felt[own] / np.maximum(counts[own], 1.0)

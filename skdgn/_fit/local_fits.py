@@ -57,6 +57,8 @@ _CUTTING_STEPS = 6
 _SMALLEST_PART = 2.0
 # Residuals are looked at at so many samples.
 _MOST_POINTS = 1000
+# Shares of the hidden units that are moved.
+_MOVED = (1 / 8, 1 / 3)
 # Hidden units of a network that begins to bend, for each latent dimension.
 _FIRST_UNITS = 4
 
@@ -243,6 +245,19 @@ class LocalFits:
             numbers.append(n_units)  # a linear network
         fewer = [remove_units(model.network, model.noise, points, number) for number in numbers]
         return self._replace((k,), [_alone((network, model.noise)) for network in fewer])
+
+    def move_units(self, k: int) -> Replacement | None:
+        """Fit one network of which some units are where residuals ask for them."""
+        model, points = self.state.models[k], self._latent_points(k)
+        n_units = sum(model.network.hidden_layer_sizes)
+        parts = []
+        for number in sorted({max(1, round(share * n_units)) for share in _MOVED}):
+            fewer = remove_units(model.network, model.noise, points, number)
+            lost = model.network.forward(points.latent) - fewer.forward(points.latent)
+            residuals = points.residuals + model.noise.whiten(lost)
+            there = replace(points, residuals=residuals)
+            parts.append((add_units(fewer, there, number, self.generator), model.noise))
+        return self._replace((k,), map(_alone, parts))
 
     def split(self, k: int) -> Replacement | None:
         """Fit two networks to the samples of one."""

@@ -71,6 +71,21 @@ class Search:
         trial = self.problem.evaluate(*replace_networks(state, chosen))
         return trial if trial.lower_bound > state.lower_bound + self.tol else None
 
+    def move_units(self, state: MixtureState) -> MixtureState | None:
+        """Move hidden units to where they are missed, if that raises the objective.
+
+        Two units that are nearly the same, or make a narrow step, stay where they are in EM: their
+        gradients ask for no more.  Of networks with one dense hidden layer.  What EM gains in as
+        many iterations without standing still is not worth it.
+        """
+        fits = self._local_fits(state)
+        moved = [fits.move_units(k) for k in range(len(state.networks))]
+        chosen = [own for own in moved if own is not None and own.gain > 0.0]
+        if not chosen:
+            return None
+        trial = self.problem.evaluate(*replace_networks(state, chosen))
+        return trial if trial.lower_bound > state.lower_bound + _ITERATIONS * self.tol else None
+
     def _local_fits(self, state: MixtureState) -> LocalFits:
         sizes = Sizes(self.architecture.n_components, given=self.architecture)
         return LocalFits(

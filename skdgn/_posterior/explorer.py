@@ -63,6 +63,10 @@ _ROWS_AT_A_TIME = 256
 _POINTS_AT_A_TIME = 1 << 18
 # Numbers that the slopes of ascents may take.
 _NUMBERS_AT_A_TIME = 1 << 22
+# Seeds from this on are those of later rounds.
+_MOST_SEEDS = 1 << 32
+# Regions with less than this share of a posterior are left out.
+_NO_SHARE = 1e-12
 # More regions than this are thinned: a few stand for many.
 MOST_VISITS = 256
 
@@ -94,9 +98,7 @@ class _Average(NamedTuple):
         """Return averages to which nothing has been added."""
         return cls(np.zeros(n_rows, dtype=np.intp), np.full(n_rows, -np.inf), np.zeros(n_rows))
 
-    def add(
-        self, own: Integers, n_points: int, new: Estimates, tolerance: float
-    ) -> Estimates:
+    def add(self, own: Integers, n_points: int, new: Estimates, tolerance: float) -> Estimates:
         """Add estimates of some rows, and return the averages; in place.
 
         An estimate from before a proposal was added does not count.
@@ -143,9 +145,7 @@ class Explorer:
 
     def with_noise(self, noise: Noise) -> Explorer:
         """Return the same with other noise."""
-        return Explorer(
-            self.network, noise, self.partition, self.tolerance, self.seed, self.counts
-        )
+        return Explorer(self.network, noise, self.partition, self.tolerance, self.seed, self.counts)
 
     @property
     def prior(self) -> CellIntegrals:
@@ -172,8 +172,11 @@ class Explorer:
 
     def settle(self, visits: Visits) -> Visitor:
         """Return what knows the regions of these visits, by the numbers they have there."""
-        partition = explored_partition(self.network, visits.points, visits.patterns)
-        return Visitor.prepare(partition, self.noise)
+        return Visitor.prepare(self.explored(visits.patterns, visits.points), self.noise)
+
+    def explored(self, patterns: Codes, points: Floats) -> Partition:
+        """Return the regions with these patterns (R, c), and points (R, S) inside."""
+        return explored_partition(self.network, points, patterns)
 
     def locate(self, visits: Visits) -> Integers:
         """Return the known region of each visit, or the most similar one."""
@@ -261,13 +264,12 @@ class _Search:
         self.found.clear()
         log_likelihoods = self._look_around(rows)
         proposals = self._first_proposals(rows, log_likelihoods)
-        seeds = seed_rows(rows, self.seed)
         # --- Adapt the proposals.
         active, sizes = np.arange(len(rows)), np.empty(len(rows), dtype=np.intp)
         for n_rounds, factor in enumerate(_ADAPTIVE_ROUNDS):
             left = []
             for own, n_points in _batches(active, np.full(len(active), factor * FEWEST_POINTS)):
-                estimates, _ = self._draw(rows, own, n_points, seeds, proposals, log_likelihoods)
+                estimates, _ = self._draw(rows, own, n_points, n_rounds, proposals, log_likelihoods)
                 wanted = np.square(_EXPECTED_GAIN * estimates.spread / self.tolerance) / N_SHIFTS
                 sizes[own] = _round_up(wanted)
                 told = self._add_proposals(rows, own, proposals, estimates)
@@ -279,8 +281,9 @@ class _Search:
         for n_rounds in range(_MOST_ROUNDS):
             left = []
             for own, n_points in _batches(active, sizes[active]):
+                number = len(_ADAPTIVE_ROUNDS) + n_rounds
                 estimates, weighted = self._draw(
-                    rows, own, n_points, seeds, proposals, log_likelihoods
+                    rows, own, n_points, number, proposals, log_likelihoods
                 )
                 estimates = so_far.add(own, n_points, estimates, self.tolerance)
                 is_done = estimates.error <= _TOO_LARGE * self.tolerance
@@ -336,14 +339,19 @@ class _Search:
         rows: Floats,
         own: Integers,
         n_points: int,
-        seeds: Keys,
+        n_rounds: int,
         proposals: Proposals,
         log_likelihoods: Floats,
     ) -> tuple[Estimates, _Weighted]:
-        """Draw and weigh points of some rows, and adapt their proposals."""
+        """Draw and weigh points of some rows, and adapt their proposals.
+
+        Points differ from round to round: proposals are fitted to those of the round before, and
+        would suit them too well.
+        """
         mine = proposals.take(own)
         counts = allocate(mine.shares, n_points)
-        points = draw_points(mine, counts, seeds[own], self._base, n_points)
+        seeds = seed_rows(rows[own], _MOST_SEEDS * n_rounds + self.seed)
+        points = draw_points(mine, counts, seeds, self._base, n_points)
         values, keys = self.likelihood.evaluate(rows[own], points)
         adapted = mine.take(np.arange(len(own)))
         estimates, weights = weigh_points(
@@ -381,9 +389,7 @@ class _Search:
         proposals.factors[members, place] = factors
         return told
 
-    def _group(
-        self, estimates: Estimates, weighted: _Weighted, done: Integers
-    ) -> Visits:
+    def _group(self, estimates: Estimates, weighted: _Weighted, done: Integers) -> Visits:
         """Group the weighted points of rows by region."""
         n_components = weighted.points.shape[2]
         arrays = _group_points(*(array[done] for array in weighted))
@@ -479,7 +485,7 @@ def _group_points(
                 position += share / limit
                 share = math.floor(position) * limit
                 position -= math.floor(position)
-            if share > 0.0 and n_visits - n_before < MOST_VISITS:
+            if share > _NO_SHARE and n_visits - n_before < MOST_VISITS:
                 visit[r] = n_visits
                 factor[r] = 1.0 / masses[r]
                 shares[n_visits] = share

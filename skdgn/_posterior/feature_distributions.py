@@ -132,7 +132,9 @@ class RegionDistributions:
     join: Callable[[Floats], Floats]  # log densities (n, k) of the condition and a value each
 
     @classmethod
-    def given(cls, visitor: Visitor | Explorer, rows: Floats, features: Integers) -> RegionDistributions:
+    def given(
+        cls, visitor: Visitor | Explorer, rows: Floats, features: Integers
+    ) -> RegionDistributions:
         """Condition on what was observed of rows (n, D), which is none of these features.
 
         A sample so far out that its density is zero is conditioned on nothing instead.

@@ -31,7 +31,7 @@ class Likelihood:
         return -self.noise.n_features * LOG_SQRT_2PI - 0.5 * self.noise.log_determinant
 
     def evaluate(self, rows: Floats, latent: Floats) -> tuple[Floats, Keys]:
-        """Return log p(x | z) of rows (n, d) at points (n, p, S) of their own, and the points' keys.
+        """Return log p(x | z) of rows (n, d) at points (n, p, S) of their own, and their keys.
 
         A key (n, p) tells the region of a point: a hash of its pattern.
         """
@@ -91,9 +91,9 @@ def observed_likelihoods(
 
 
 @kernel
-def scramble(number: int) -> int:
+def scramble(number: np.uint64) -> np.uint64:
     """Turn 64 bits into others that look like chance (the finalizer of splitmix64)."""
-    number = np.uint64(number) + np.uint64(0x9E3779B97F4A7C15)
+    number = number + np.uint64(0x9E3779B97F4A7C15)
     number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return number ^ (number >> np.uint64(31))

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._geometry import MOST_EXACT_DIMENSIONS, CellIntegrals
+from skdgn._geometry import MOST_EXACT_DIMENSIONS, CellIntegrals, Intervals
 from skdgn._network import Network
-from skdgn._noise import Noise, NoiseUnits
+from skdgn._noise import Independent, Noise, NoiseUnits
 from skdgn._partition import Partition, build_partition, refuse_hopeless
 from skdgn._posterior.boxes import box_log_probabilities
 from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.feature_distributions import RegionDistributions
 from skdgn._posterior.imputation import fill_with_draws, fill_with_means
+from skdgn._posterior.line_boxes import LineRegions
 from skdgn._posterior.posterior import Posterior
 from skdgn._posterior.visits import Visitor, concatenate
 from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, read, row_batches
@@ -230,11 +231,28 @@ class Model:
         """Distributions of features given rows (n, D), NaN where these are not observed."""
         return RegionDistributions.given(self.visitor, rows, features)
 
+    @cached_property
+    def line_regions(self) -> LineRegions | None:
+        """The regions, if there is one latent dimension and noise is independent."""
+        cells, noise = self.partition.cells, self.noise
+        if not (isinstance(cells, Intervals) and isinstance(noise, Independent)):
+            return None
+        numbers = np.arange(len(self.partition))
+        maps = self.partition.maps.take(numbers)
+        return LineRegions(
+            ends=np.stack([cells.lower, cells.upper], axis=1),
+            slopes=np.ascontiguousarray(maps.slopes[:, :, 0]),
+            offsets=np.ascontiguousarray(maps.offsets),
+            deviations=np.tile(noise.deviations, (len(numbers), 1)),
+            log_weights=np.zeros(len(numbers)),
+            labels=numbers,
+        )
+
     def log_probability(
         self, bounds: tuple[Floats, Floats], n_draws: int, generator: np.random.Generator
     ) -> tuple[Floats, Floats]:
         """Log probabilities of boxes between bounds (n, D), and standard errors: (n,) each."""
-        return box_log_probabilities(self, self.partition, self.noise, bounds, n_draws, generator)
+        return box_log_probabilities(self, bounds, n_draws, generator)
 
     def impute(self, rows: Floats, workers: Workers) -> Floats:
         """Replace what is missing from rows (n, D) by its conditional mean."""

@@ -150,6 +150,10 @@ class Visitor:
         """Return what knows the regions of visits: these are listed, all of them."""
         return self
 
+    def explored(self, patterns: Codes, points: Floats) -> Partition:
+        """Return the regions with these patterns: here, all that are listed."""
+        return self.partition
+
     def locate(self, visits: Visits) -> Integers:
         """Return the region of every visit."""
         return visits.regions
