@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from scipy.linalg import block_diag
+from scipy.stats import special_ortho_group
 from threadpoolctl import threadpool_limits
 
 from skdgn import PiecewiseAffineDGN
@@ -130,54 +132,109 @@ def explore(network: Network, variance: float, tolerance: float = TOLERANCE, see
     return Explorer.prepare(network, noise, tolerance, seed)
 
 
-def calibrate(n_components: int, n_networks: int, n_rows: int, n_draws: int) -> np.ndarray:
-    """Errors in units of the reported ones, for all kinds of rows."""
-    ratios = []
-    for kind, (deviation, far) in {
-        "noise 0.3": (math.sqrt(0.1), 0.0),
-        "noise 0.03": (0.03, 0.0),
-        "10 deviations away": (math.sqrt(0.1), 10.0),
-    }.items():
+def side_by_side(networks: list[Network], seed: int) -> Network:
+    """Several networks as one that takes different coordinates of a rotated z."""
+    coefs = [block_diag(*layers) for layers in zip(*(own.coefs for own in networks), strict=True)]
+    intercepts = [
+        np.concatenate(layers) for layers in zip(*(own.intercepts for own in networks), strict=True)
+    ]
+    turn = special_ortho_group.rvs(coefs[0].shape[1], random_state=seed)
+    return Network.from_arrays(
+        [coefs[0] @ turn, *coefs[1:]], intercepts, networks[0].activations[0]
+    )
+
+
+def exact_pair(n_components: int, seed: int) -> tuple[Network, list[Network]]:
+    """Draw a network of which the density is known: a product of exact ones."""
+    sizes = {2: (2,), 3: (3,), 4: (2, 2), 5: (2, 3), 6: (3, 3), 8: (2, 3, 3)}[n_components]
+    n_units, n_features = (8, 6, 5)[seed % 3], (5, 4)[seed % 2]
+    parts = [
+        random_network((size, n_units, n_features), 1000 * n_components + 10 * seed + place)
+        for place, size in enumerate(sizes)
+    ]
+    return side_by_side(parts, seed), parts
+
+
+def exact_log_density(parts: list[Network], variance: float, rows: np.ndarray) -> np.ndarray:
+    """Sum the exact log densities of networks side by side."""
+    total, begin = np.zeros(len(rows)), 0
+    for part in parts:
+        own = rows[:, begin : begin + part.n_features]
+        noise = Noise.from_covariance(variance, part.n_features)
+        total += Model.build(part, noise).log_density(np.ascontiguousarray(own), Workers())
+        begin += part.n_features
+    return total
+
+
+KINDS = {
+    "noise 0.3": (math.sqrt(0.1), 0.0),
+    "noise 0.03": (0.03, 0.0),
+    "10 deviations away": (math.sqrt(0.1), 10.0),
+}
+
+
+def describe(title: str, ratios: list[float], errors: list[float]) -> None:
+    """Print how far off estimates are, in units of the errors reported."""
+    inside, rms = np.mean(np.abs(ratios) < 3.0), np.sqrt(np.mean(np.square(ratios)))
+    print(
+        f"  {title}: {len(ratios)} pairs, within 3 errors {100 * inside:.1f} %, largest "
+        f"{np.max(np.abs(ratios)):.1f}, root mean square {rms:.2f}, reported error "
+        f"{np.mean(errors):.4f}",
+        flush=True,
+    )
+
+
+def calibrate(n_components: int, n_networks: int, n_rows: int, first: int = 0) -> list[float]:
+    """Errors in units of the reported ones, where the density is known exactly."""
+    ratios: list[float] = []
+    for kind, (deviation, far) in KINDS.items():
         own, errors = [], []
-        for seed in range(n_networks):
-            widths = (n_components, (16, 12, 8)[seed % 3], (10, 6)[seed % 2])
-            network = random_network(widths, 100 * n_components + seed)
+        for seed in range(first, first + n_networks):
+            network, parts = exact_pair(n_components, seed)
             rows = draw(network, deviation, n_rows, seed, far)
             visits = explore(network, deviation**2).visit(rows)
-            if n_components <= 3:
-                noise = Noise.from_covariance(deviation**2, widths[-1])
-                truth = Model.build(network, noise).log_density(rows, Workers())
-                doubt = np.zeros(n_rows)
-            else:
-                runs = [long_run(network, deviation**2, row, n_draws, seed) for row in rows]
-                truth, doubt = np.array(runs).T
-            error = visits.log_density - truth
-            reported = np.hypot(visits.log_density_error, doubt)
-            own.extend(error / reported)
+            truth = exact_log_density(parts, deviation**2, rows)
+            own.extend((visits.log_density - truth) / visits.log_density_error)
             errors.extend(visits.log_density_error)
-        inside, rms = np.mean(np.abs(own) < 3.0), np.sqrt(np.mean(np.square(own)))
-        print(
-            f"  S = {n_components}, {kind}: {len(own)} pairs, within 3 errors "
-            f"{100 * inside:.1f} %, largest {np.max(np.abs(own)):.1f}, root mean square "
-            f"{rms:.2f}, reported error {np.mean(errors):.4f}",
-            flush=True,
-        )
+        describe(f"S = {n_components}, {kind}", own, errors)
         ratios.extend(own)
-    return np.array(ratios)
+    return ratios
+
+
+def calibrate_by_draws(n_components: int, n_networks: int, n_draws: int) -> list[float]:
+    """Errors of networks in general, compared with long runs of another method."""
+    ratios: list[float] = []
+    for kind, (deviation, far) in KINDS.items():
+        own, errors = [], []
+        for seed in range(n_networks):
+            network = random_network((n_components, 16, 10), 100 * n_components + seed)
+            (row,) = draw(network, deviation, 1, seed, far)
+            visits = explore(network, deviation**2).visit(row[None])
+            truth, doubt = long_run(network, deviation**2, row, n_draws, seed)
+            own.append(
+                (visits.log_density[0] - truth) / np.hypot(visits.log_density_error, doubt)[0]
+            )
+            errors.append(visits.log_density_error[0])
+        describe(f"S = {n_components}, {kind}, {n_draws} draws", own, errors)
+        ratios.extend(own)
+    return ratios
 
 
 def show_calibration(arguments: argparse.Namespace) -> None:
-    """Compare with the exact route, and with long runs."""
-    print("Errors in units of those reported:")
-    ratios = []
-    for n_components in (2, 3):
-        ratios.append(calibrate(n_components, arguments.networks, 20, 0))
+    """Compare with what is known exactly, and with long runs."""
+    print("Errors in units of those reported, densities known exactly:")
+    ratios: list[float] = []
+    for n_components in (2, 3, 4, 5, 6, 8):
+        ratios += calibrate(n_components, arguments.networks, 10, arguments.first_seed)
+    inside, largest = np.mean(np.abs(ratios) < 3.0), np.max(np.abs(ratios))
+    print(f"  all {len(ratios)} pairs: within 3 errors {100 * inside:.1f} %, largest {largest:.1f}")
+
+
+def show_long_runs(arguments: argparse.Namespace) -> None:
+    """Compare with long runs."""
+    print("Errors in units of those reported, by long runs:")
     for n_components in (4, 5, 6, 8):
-        n_networks = max(1, arguments.networks // 4)
-        ratios.append(calibrate(n_components, n_networks, 3, arguments.draws))
-    every = np.concatenate(ratios)
-    inside, largest = np.mean(np.abs(every) < 3.0), np.max(np.abs(every))
-    print(f"  all {len(every)} pairs: within 3 errors {100 * inside:.1f} %, largest {largest:.1f}")
+        calibrate_by_draws(n_components, arguments.networks, arguments.draws)
 
 
 def e_step(widths: tuple[int, ...], n_rows: int, variance: float = 0.1) -> tuple[float, float, int]:
@@ -248,6 +305,7 @@ def show_wine(arguments: argparse.Namespace) -> None:
 
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "calibration": show_calibration,
+    "long-runs": show_long_runs,
     "speed": show_speed,
     "growth": show_growth,
     "wine": show_wine,
@@ -259,11 +317,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in PARTS:
         parser.add_argument(f"--{name}", action="store_true")
-    parser.add_argument("--networks", type=int, default=12)
-    parser.add_argument("--draws", type=int, default=2_000_000)
+    parser.add_argument("--networks", type=int, default=6)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--draws", type=int, default=10_000_000)
     parser.add_argument("--rows", type=int, default=1000)
     arguments = parser.parse_args()
-    chosen = [name for name in PARTS if getattr(arguments, name)] or list(PARTS)
+    chosen = [name for name in PARTS if getattr(arguments, name.replace("-", "_"))] or list(PARTS)
     with threadpool_limits(limits=1):
         for name in chosen:
             PARTS[name](arguments)
