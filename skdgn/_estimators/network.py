@@ -55,6 +55,7 @@ from skdgn._runtime import Floats, VersionedMixin, value_ranges
 # What sizes that are left open may be.
 AUTO = "auto"
 _LATENT_DIMENSIONS = (1, 2)
+_STARTS = ("auto", "tree", "isomap", "pca", "independent", "sheet", "random")
 _KINDS_OF_NOISE = ("full", "diag")
 
 
@@ -121,12 +122,16 @@ class PiecewiseAffineDGN(
         Damped Gauss-Newton steps over all layers at once, or one layer after the other in closed
         form, as in the paper.  Either way a step that lowers the exact likelihood is refused;
         ``"joint"`` usually ends higher.
-    init_params : {"auto", "tree", "isomap", "pca", "random"}, default="auto"
+    init_params : {"auto", "tree", "isomap", "pca", "independent", "sheet", "random"}, \
+default="auto"
         Where the fit starts: latent coordinates found on the samples, to which a network is fitted.
         ``"tree"`` walks along a minimum spanning tree (of two latent dimensions and more, it is
         ``"isomap"``), ``"isomap"`` keeps distances along the samples, ``"pca"`` takes principal
-        components, ``"random"`` random coordinates.  ``"auto"`` tries the first three briefly and
-        keeps the likeliest.
+        components, ``"independent"`` turns these to where each is least like a Gaussian,
+        ``"sheet"`` takes two dimensions of ``"isomap"`` and principal components of what these
+        leave, ``"random"`` random coordinates.  ``"auto"`` tries the first three briefly, or the
+        last three before ``"random"`` with four latent dimensions and more, and keeps the
+        likeliest.
     n_init : int, default=1
         Number of starts; the likeliest fit is kept.  More take as many times longer; they pay
         where fits with different ``random_state`` end differently, as with narrow deep networks.
@@ -285,7 +290,7 @@ class PiecewiseAffineDGN(
         "weight_prior": [None, StrOptions(set(PRIORS))],
         "prior_scale": [Interval(Real, 0.0, None, closed="neither")],
         "m_step": [StrOptions(set(M_STEPS))],
-        "init_params": [StrOptions({"auto", "tree", "isomap", "pca", "random"})],
+        "init_params": [StrOptions(set(_STARTS))],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0.0, None, closed="left")],

@@ -55,7 +55,7 @@ _ADAPTIVE_ROUNDS = (1, 2, 2, 3, 4)
 _N_SURE_ROUNDS = 2
 _UNEVEN = 1.0
 # Errors of shifted points, relative to those of independent ones: about so large, at best.
-_EXPECTED_GAIN = 0.5
+_EXPECTED_GAIN = 0.55
 # A last round whose error is so many times that asked for is followed by another one.
 _TOO_LARGE, _MOST_ROUNDS = 1.5, 3
 # Rows and points that are looked at together: enough of them to be worth the calls.
@@ -305,8 +305,9 @@ class _Search:
     def _look_around(self, rows: Floats) -> Floats:
         """Log p(x | z) of rows at all draws from the prior: (n, m)."""
         whitened, images = self.likelihood.noise.whiten(rows), self._prior.images
-        squares = np.square(whitened).sum(axis=1)[:, None] + np.square(images).sum(axis=1)
-        squares -= 2.0 * whitened @ images.T
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = np.square(whitened).sum(axis=1)[:, None] + np.square(images).sum(axis=1)
+            squares -= 2.0 * whitened @ images.T
         return np.asarray(self.likelihood.log_constant - 0.5 * squares)
 
     def _first_proposals(self, rows: Floats, log_likelihoods: Floats) -> Proposals:

@@ -47,7 +47,7 @@ _HEAVY = 0.05
 
 # Share of the error that comes from the spread of the weights, as if points were independent.  It
 # is larger than the error, and known better.
-_SPREAD_SHARE = 0.1
+_SPREAD_SHARE = 0.25
 
 
 class Proposals(NamedTuple):
@@ -129,8 +129,12 @@ def choose_maxima(
                 chosen[n, k] = factors[n, best]
                 k += 1
             logs[best] = -math.inf
-        if k > 0:
-            shares[n] /= shares[n].sum()
+        if k == 0:
+            # So far out that nothing is known: the prior will do.
+            shares[n, 0] = 1.0
+            for s in range(n_components):
+                chosen[n, 0, s, s] = 1.0
+        shares[n] /= shares[n].sum()
     return shares, means, chosen
 
 
@@ -167,8 +171,10 @@ def allocate(shares: Floats, n_points: int) -> Integers:
                 left -= count
                 if shares[n, k] > shares[n, largest]:
                     largest = k
-        counts[n, largest, 0] += left
-        counts[n, largest, 1] = max(counts[n, largest, 1], 1)
+        # The largest has what is left; all together are as many as there is space for.
+        count = counts[n, largest, 0] + counts[n, largest, 1] + left
+        counts[n, largest, 1] = max(1, int(_WIDE_SHARE * count + 0.5))
+        counts[n, largest, 0] = count - counts[n, largest, 1]
     return counts
 
 

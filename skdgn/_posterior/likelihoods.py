@@ -45,7 +45,8 @@ class Likelihood:
             values = self._generate(points[part], keys[part])
             owners = np.arange(begin, min(begin + n_part, len(points))) // n_points
             residuals = self.noise.whiten(rows[owners] - values)
-            log_densities[part] = -0.5 * np.einsum("pd,pd->p", residuals, residuals)
+            with np.errstate(over="ignore"):  # so far out: a density of zero
+                log_densities[part] = -0.5 * np.einsum("pd,pd->p", residuals, residuals)
         log_densities += self.log_constant
         return log_densities.reshape(n_rows, n_points), keys.reshape(n_rows, n_points)
 
@@ -71,8 +72,9 @@ class Likelihood:
 
 def log_joint(residuals: Floats, latent: Floats) -> Floats:
     """Log p(x, z), up to a constant, of whitened residuals (n, d) at points (n, S)."""
-    squares = np.einsum("nd,nd->n", residuals, residuals) + np.einsum("ns,ns->n", latent, latent)
-    return np.asarray(-0.5 * squares)
+    with np.errstate(over="ignore"):
+        squares = np.einsum("nd,nd->n", residuals, residuals)
+    return np.asarray(-0.5 * (squares + np.einsum("ns,ns->n", latent, latent)))
 
 
 def observed_likelihoods(

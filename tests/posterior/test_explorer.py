@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import PiecewiseAffineDGN
 from skdgn._fit.statistics import expect
@@ -152,7 +153,7 @@ def test_a_fit_never_decreases_on_its_points_and_ends_with_others() -> None:
     model = PiecewiseAffineDGN(
         4, hidden_layer_sizes=(3,), init_params="pca", max_iter=3, tol=0.0, random_state=0
     )
-    with pytest.warns(UserWarning):
+    with pytest.warns(ConvergenceWarning, match="did not converge"):
         model.fit(samples)
     assert np.all(np.diff(model.lower_bounds_) >= 0.0)
     assert 0.0 < model.lower_bound_error_ < 0.005
