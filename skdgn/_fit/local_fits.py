@@ -251,7 +251,8 @@ class LocalFits:
         model, points = self.state.models[k], self._latent_points(k)
         n_units = sum(model.network.hidden_layer_sizes)
         parts = []
-        for number in sorted({max(1, round(share * n_units)) for share in _MOVED}):
+        # New units take their activation from those that stay: one must.
+        for number in sorted({max(1, round(share * n_units)) for share in _MOVED} - {n_units}):
             fewer = remove_units(model.network, model.noise, points, number)
             lost = model.network.forward(points.latent) - fewer.forward(points.latent)
             residuals = points.residuals + model.noise.whiten(lost)
