@@ -48,7 +48,6 @@ _NEAR = 1e-3
 # The chords are then perpendicular to the bisector of a vertex closer than this.
 _NEAR_VERTEX = 1e-2
 
-_INV_2PI = 0.5 / math.pi
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 
 
@@ -208,19 +207,6 @@ def boundary_sums(
     # An exponent of this size has so many digits fewer.
     error *= 1.0 + 0.5 * square
     return mass, error, y0, y1, mass + y00, y01, mass + y11
-
-
-@kernel
-def owen_polygon(edges: Floats, center: Floats, moments: Floats) -> float:
-    """Integrate N(center, I) over a polygon to full absolute accuracy.
-
-    Fills the unnormalized moments (y0, y1, y0 y0, y0 y1, y1 y1) about the center and returns the
-    mass.
-    """
-    mass, _, y0, y1, y00, y01, y11 = boundary_sums(edges, center, 0.0, FULL_ACCURACY)
-    moments[0], moments[1] = _INV_2PI * y0, _INV_2PI * y1
-    moments[2], moments[3], moments[4] = _INV_2PI * y00, _INV_2PI * y01, _INV_2PI * y11
-    return _INV_2PI * mass
 
 
 @kernel

@@ -2,6 +2,7 @@
 
 from skdgn._partition.composed_maps import ComposedMaps, gather
 from skdgn._partition.enumeration import Partition, TooManyRegionsError, build_partition
+from skdgn._partition.exploration import add_regions, explored_partition
 from skdgn._partition.foresight import refuse_hopeless
 from skdgn._partition.index import find_similar
 
@@ -9,7 +10,9 @@ __all__ = [
     "ComposedMaps",
     "Partition",
     "TooManyRegionsError",
+    "add_regions",
     "build_partition",
+    "explored_partition",
     "find_similar",
     "gather",
     "refuse_hopeless",

@@ -11,6 +11,7 @@ from scipy.spatial.transform import Rotation
 from skdgn._geometry.flags import flag_polyhedron, nearest_in_polyhedron, polyhedron_moments
 from skdgn._geometry.integrals import integrate_gaussian
 from skdgn._geometry.kinds import whole_space
+from skdgn._geometry.quadrature import FULL_ACCURACY
 from skdgn._geometry.sections import sliced_polyhedron
 from skdgn._partition.enumeration import build_partition
 from tests.geometry.helpers import cell_from_halfspaces, combine, cut, integrate
@@ -41,8 +42,11 @@ def random_cell(seed, n_halfspaces, distance=0.0):
 
 def by_flags(cell):
     whitened = cell.whiten(np.eye(3)[None])
-    first, second = np.empty(3), np.empty((3, 3))
-    return flag_polyhedron(whitened, 0, np.zeros(3), first, second), first, second
+    first, second, nearest = np.empty(3), np.empty((3, 3)), np.empty(3)
+    rho = nearest_in_polyhedron(whitened, 0, np.zeros(3), nearest)
+    mass, _ = flag_polyhedron(whitened, 0, np.zeros(3), rho, FULL_ACCURACY, first, second)
+    scale = np.exp(-0.5 * rho**2) / (2.0 * np.pi) ** 1.5
+    return scale * mass, scale * first, scale * second
 
 
 def by_sections(cell):
