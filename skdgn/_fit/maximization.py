@@ -223,11 +223,13 @@ class GaussNewtonSystem:
             for b in (own for own in dense if own <= a):
                 columns = self._spans[b]
                 block = self._sum_kronecker(first, self.hidden[b], pulled)
-                matrix[rows, columns] = block.reshape(self.sizes[a], self.sizes[b])
-                matrix[columns, rows] = matrix[rows, columns].T
+                block = block.reshape(self.sizes[a], self.sizes[b])
+                matrix[rows, columns] = block
+                if b < a:
+                    matrix[columns, rows] = block.T
             if self.with_output:
                 block = self._sum_kronecker(first, self.n_hidden, pulled)
-                coupling[rows] = block.reshape(self.sizes[a], *block.shape[2:])
+                coupling[rows].reshape(block.shape)[:] = block
 
     def _sum_kronecker(self, first: int, second: int, pulled: Floats) -> Floats:
         """Sum ``(B_l' B_k) (x) (U_l M U_k')`` over regions, a few thousand of them at a time."""

@@ -165,18 +165,15 @@ def test_log_densities_equal_quadrature(name: str, n_components: int) -> None:
     model = Model.build(network, Noise.from_covariance(variance, N_FEATURES))
     rows = network.forward(np.array([[0.3] * n_components, [-1.0] * n_components])) + OFFSET
     grid = np.linspace(-REACH, REACH, {2: 57, 3: 15}[n_components])
-    planes = boundaries(model.partition)
+    planes, turn = turned(boundaries(model.partition))
     points, log_weights = np.empty((1, 0)), np.zeros(1)
     while points.shape[1] < n_components - 1:
         points, log_weights = extend(points, log_weights, planes, grid)
-    parts = [
-        log_density(network, rows, *extend(some, logs, planes, grid), variance)
-        for some, logs in zip(
-            np.array_split(points, len(points) // 100),
-            np.array_split(log_weights, len(points) // 100),
-            strict=True,
-        )
-    ]
+    parts = []
+    for begin in range(0, len(points), 100):
+        some = slice(begin, begin + 100)
+        latent, logs = extend(points[some], log_weights[some], planes, grid)
+        parts.append(log_density(network, rows, latent @ turn.T, logs, variance))
     expected = logsumexp(parts, axis=0)
     np.testing.assert_allclose(model.log_density(rows, Workers()), expected, rtol=0, atol=1e-8)
 
@@ -187,6 +184,17 @@ def boundaries(partition: Partition) -> np.ndarray:
     planes = np.column_stack([normals, offsets])
     planes *= np.sign(planes[np.arange(len(planes)), np.argmax(np.abs(normals), axis=1)])[:, None]
     return np.unique(np.round(planes, 9), axis=0)
+
+
+def turned(planes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rotate latent space such that no hyperplane runs along the last axis.
+
+    Where one nearly does, what is behind it changes fast with the other coordinates.
+    """
+    rng, n_components = np.random.default_rng(0), planes.shape[1] - 1
+    turns = [np.linalg.qr(rng.normal(size=(n_components,) * 2))[0] for _ in range(200)]
+    turn = max(turns, key=lambda own: np.abs(planes[:, :-1] @ own[:, -1]).min())
+    return np.column_stack([planes[:, :-1] @ turn, planes[:, -1]]), turn
 
 
 def extend(
