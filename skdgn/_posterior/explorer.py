@@ -49,6 +49,8 @@ Integers = NDArray[np.intp]
 N_PRIOR_POINTS = 4096
 _N_ASCENTS = 8
 _MOST_SEARCHES = 8
+# Powers of two by which draws are multiplied to start from farther out.
+_N_SCALES = 12
 # Maxima that are proposals at first.
 _N_MAXIMA = 8
 # Proposals that may be added where points tell of a place without one, one in each round.
@@ -322,7 +324,8 @@ class _Search:
         Returns the maxima as proposals, and the share (n,) of those that the last ascents found.
         """
         n_rows, n_components = len(rows), self._prior.points.shape[1]
-        by_parts = log_likelihoods.reshape(n_rows, -1, _N_ASCENTS)
+        candidates, scores = self._candidates(rows, log_likelihoods)
+        by_parts = scores.reshape(n_rows, -1, _N_ASCENTS)
         n_best = _MOST_SEARCHES
         best = np.argpartition(-by_parts, n_best, axis=1)[:, :n_best]
         order = np.argsort(-np.take_along_axis(by_parts, best, axis=1), axis=1)
@@ -336,7 +339,7 @@ class _Search:
         for number in range(n_best):
             own = slice(number * _N_ASCENTS, (number + 1) * _N_ASCENTS)
             owners = np.repeat(active, _N_ASCENTS)
-            ends = self._ascend(rows, owners, self._prior.points[best[active, number].ravel()])
+            ends = self._ascend(rows, owners, candidates[best[active, number].ravel()])
             for array, new in zip((points, heights, factors), ends, strict=True):
                 array[active, own] = new.reshape(len(active), _N_ASCENTS, *new.shape[1:])
             shares, means, chosen, new_share = choose_maxima(
@@ -358,6 +361,25 @@ class _Search:
             if active.size == 0:
                 break
         return proposals, newest
+
+    def _candidates(self, rows: Floats, log_likelihoods: Floats) -> tuple[Floats, Floats]:
+        """Return points from which to climb, and how likely they are to rows.
+
+        Samples far out are explained by z far out, where there are no draws from the prior: these
+        are multiplied by numbers.
+        """
+        points = self._prior.points
+        scales = np.repeat(2.0 ** np.arange(1.0, 1.0 + _N_SCALES), _N_ASCENTS)
+        far = points * np.resize(scales, len(points))[:, None]
+        images = self.likelihood.noise.whiten(self.likelihood.network.forward(far))
+        whitened = self.likelihood.noise.whiten(rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = whitened @ images.T - 0.5 * np.square(images).sum(axis=1)
+            scores -= 0.5 * np.square(far).sum(axis=1)
+            squares = 0.5 * np.square(whitened).sum(axis=1)[:, None]
+            here = log_likelihoods - self.likelihood.log_constant + squares
+        here = here - 0.5 * np.square(points).sum(axis=1)
+        return np.concatenate([points, far]), np.concatenate([here, scores], axis=1)
 
     def _ascend(
         self, rows: Floats, owners: Integers, starts: Floats
