@@ -193,7 +193,9 @@ default="auto"
         n_components) and ``maps.offsets`` (n_regions, n_features).  ``vertices(region)`` finds the
         vertices and rays of a region, with the extra ``cdd``.
     converged_ : bool
-        Whether EM stopped because the likelihood stood still.
+        Whether EM stopped because the likelihood stood still: a step over all layers gained less
+        than ``tol`` twice in a row and, with one hidden layer, moving some of its units to where
+        residuals ask for them gained no more in as many iterations.
     n_iter_ : int
         Number of EM iterations.
     lower_bound_ : float

@@ -166,11 +166,12 @@ def remove_units(network: Network, noise: Noise, points: LatentPoints, n_units: 
     kept = np.arange(len(gram))
     for _ in range(n_units):
         inverse = np.linalg.pinv(gram[np.ix_(kept, kept)], hermitian=True)
-        losses = np.square(noise.whiten(coefs)).sum(axis=1) / np.maximum(
-            np.diagonal(inverse), 1e-300
-        )
+        # Of a unit that is zero everywhere, the inverse knows nothing: nobody misses it.
+        diagonal = np.diagonal(inverse)
+        sizes = np.square(noise.whiten(coefs)).sum(axis=1)
+        losses = np.where(diagonal > 0.0, sizes / np.where(diagonal > 0.0, diagonal, 1.0), 0.0)
         least = int(np.argmin(losses[:-1]))
-        if inverse[least, least] > 0.0:  # a unit that is zero everywhere takes nothing with it
+        if diagonal[least] > 0.0:
             coefs = coefs - np.outer(inverse[:, least] / inverse[least, least], coefs[least])
         kept, coefs = np.delete(kept, least), np.delete(coefs, least, axis=0)
     units = kept[:-1]

@@ -1,9 +1,9 @@
-"""Ways out when EM for a mixture of given sizes stands still: other starts, splits and merges.
+"""Ways out when EM for given sizes stands still: other starts, splits, merges, units moved.
 
 Every network is fitted again, from other starts, to the samples that are its own; and where two
 networks gain more in the place of one than one loses in the place of two, they are exchanged
-(`skdgn._fit.local_fits`).  What comes of it counts only if the exact objective of all samples
-rises.
+(`skdgn._fit.local_fits`).  Of a single network, hidden units are moved.  What comes of it counts
+only if the exact objective of all samples rises.
 """
 
 from __future__ import annotations
