@@ -146,7 +146,7 @@ def side_by_side(networks: list[Network], seed: int) -> Network:
 
 def exact_pair(n_components: int, seed: int) -> tuple[Network, list[Network]]:
     """Draw a network of which the density is known: a product of exact ones."""
-    sizes = {2: (2,), 3: (3,), 4: (2, 2), 5: (2, 3), 6: (2, 2, 2), 8: (2, 2, 2, 2)}[n_components]
+    sizes = {2: (2,), 3: (3,), 4: (2, 2), 5: (2, 3), 6: (3, 3), 8: (2, 3, 3)}[n_components]
     n_units, n_features = (8, 6, 5)[seed % 3], (5, 4)[seed % 2]
     parts = [
         random_network((size, n_units, n_features), 1000 * n_components + 10 * seed + place)

@@ -44,9 +44,13 @@ from skdgn._runtime import Floats, kernel
 
 Integers = NDArray[np.intp]
 
-# Draws from the prior, from which ascents start; the best of each of so many parts.
+# Draws from the prior, from which ascents start: the best of each of so many parts, then the second
+# best, and so on, as long as these find anything new.
 N_PRIOR_POINTS = 4096
 _N_ASCENTS = 8
+_MOST_SEARCHES = 8
+# Maxima that are proposals at first.
+_N_MAXIMA = 8
 # Proposals that may be added where points tell of a place without one, one in each round.
 _N_SPARE = 4
 # Points of each shift, relative to the fewest, while proposals are adapted: the first rounds for
@@ -263,7 +267,7 @@ class _Search:
         """Visit the regions of rows (n, d); returns the order in which they come out."""
         self.found.clear()
         log_likelihoods = self._look_around(rows)
-        proposals = self._first_proposals(rows, log_likelihoods)
+        proposals, newest = self._first_proposals(rows, log_likelihoods)
         # --- Adapt the proposals.
         active, sizes = np.arange(len(rows)), np.empty(len(rows), dtype=np.intp)
         for n_rounds, factor in enumerate(_ADAPTIVE_ROUNDS):
@@ -291,7 +295,9 @@ class _Search:
                 is_done |= (n_rounds == _MOST_ROUNDS - 1) | np.isneginf(estimates.log_density)
                 if is_done.any():
                     done = np.flatnonzero(is_done)
-                    self.found.append((own[done], self._group(estimates, weighted, done)))
+                    # What the search found last tells what it may not have found.
+                    cautious = estimates._replace(missed=np.hypot(estimates.missed, newest[own]))
+                    self.found.append((own[done], self._group(cautious, weighted, done)))
                 enough = so_far.n_points[own] * np.square(estimates.error / self.tolerance)
                 sizes[own] = _round_up(np.maximum(enough - so_far.n_points[own], n_points))
                 self._add_proposals(rows, own, proposals, estimates)
@@ -310,14 +316,55 @@ class _Search:
             squares -= 2.0 * whitened @ images.T
         return np.asarray(self.likelihood.log_constant - 0.5 * squares)
 
-    def _first_proposals(self, rows: Floats, log_likelihoods: Floats) -> Proposals:
-        """Climb from the best draw of each part; the maxima are proposals."""
+    def _first_proposals(self, rows: Floats, log_likelihoods: Floats) -> tuple[Proposals, Floats]:
+        """Climb from the best draws of each part, until that finds nothing new.
+
+        Returns the maxima as proposals, and the share (n,) of those that the last ascents found.
+        """
         n_rows, n_components = len(rows), self._prior.points.shape[1]
         by_parts = log_likelihoods.reshape(n_rows, -1, _N_ASCENTS)
-        best = by_parts.argmax(axis=1) * _N_ASCENTS + np.arange(_N_ASCENTS)
-        starts = self._prior.points[best.ravel()]
-        owners = np.repeat(np.arange(n_rows), _N_ASCENTS)
-        n_part = max(64, _NUMBERS_AT_A_TIME // (n_components * max(1, rows.shape[1])))
+        n_best = _MOST_SEARCHES
+        best = np.argpartition(-by_parts, n_best, axis=1)[:, :n_best]
+        order = np.argsort(-np.take_along_axis(by_parts, best, axis=1), axis=1)
+        best = np.take_along_axis(best, order, axis=1) * _N_ASCENTS + np.arange(_N_ASCENTS)
+        n_all = n_best * _N_ASCENTS
+        points = np.zeros((n_rows, n_all, n_components))
+        heights = np.full((n_rows, n_all), -np.inf)
+        factors = np.zeros((n_rows, n_all, n_components, n_components))
+        active, newest = np.arange(n_rows), np.ones(n_rows)
+        proposals = Proposals(*(np.empty(0) for _ in range(4)))
+        for number in range(n_best):
+            own = slice(number * _N_ASCENTS, (number + 1) * _N_ASCENTS)
+            owners = np.repeat(active, _N_ASCENTS)
+            ends = self._ascend(rows, owners, self._prior.points[best[active, number].ravel()])
+            for array, new in zip((points, heights, factors), ends, strict=True):
+                array[active, own] = new.reshape(len(active), _N_ASCENTS, *new.shape[1:])
+            shares, means, chosen, new_share = choose_maxima(
+                points[active, : own.stop],
+                heights[active, : own.stop],
+                factors[active, : own.stop],
+                own.start,
+                _N_MAXIMA,
+                _N_SPARE,
+            )
+            narrow = np.full(len(active), FIRST_NARROW)
+            if number == 0:
+                proposals = Proposals(shares, means, chosen, narrow)
+            else:
+                for array, new in zip(proposals, (shares, means, chosen, narrow), strict=True):
+                    array[active] = new
+            newest[active] = new_share
+            active = active[new_share > self.tolerance]
+            if active.size == 0:
+                break
+        return proposals, newest
+
+    def _ascend(
+        self, rows: Floats, owners: Integers, starts: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        """Climb from points of the rows they belong to, a few at a time."""
+        n_features = max(1, rows.shape[1])
+        n_part = max(64, _NUMBERS_AT_A_TIME // (starts.shape[1] * n_features))
         ends = [
             ascend(
                 self.likelihood,
@@ -327,13 +374,7 @@ class _Search:
             for begin in range(0, len(starts), n_part)
         ]
         points, heights, factors = (np.concatenate(arrays) for arrays in zip(*ends, strict=True))
-        shares, means, chosen = choose_maxima(
-            points.reshape(n_rows, _N_ASCENTS, n_components),
-            heights.reshape(n_rows, _N_ASCENTS),
-            factors.reshape(n_rows, _N_ASCENTS, n_components, n_components),
-            _N_SPARE,
-        )
-        return Proposals(shares, means, chosen, np.full(n_rows, FIRST_NARROW))
+        return points, heights, factors
 
     def _draw(
         self,

@@ -50,6 +50,10 @@ _HEAVY = 0.05
 _SPREAD_SHARE = 0.25
 
 
+# Maxima that are lower than the highest by so many nats do not matter.
+_TOO_LOW = 12.0
+
+
 class Proposals(NamedTuple):
     """Mixtures of Gaussians, one for each row, with room for K of them."""
 
@@ -94,48 +98,59 @@ def seed_rows(rows: Floats, seed: int) -> Keys:
 
 @kernel
 def choose_maxima(
-    points: Floats, heights: Floats, factors: Floats, n_spare: int
-) -> tuple[Floats, Floats, Floats]:
+    points: Floats, heights: Floats, factors: Floats, n_before: int, n_maxima: int, n_spare: int
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Make proposals of the points (n, J, S) at which ascents ended: shares, means, factors.
 
     By their heights and the volume of the Gaussians around, without those that are nearly the same,
-    or far too low.  There is room for some more.
+    or far too low.  There is room for so many maxima, and some more.  The last result is the share
+    (n,) of those that the first ``n_before`` ascents had not found.
     """
     n_rows, n_ascents, n_components = points.shape
-    n_places = n_ascents + n_spare
-    shares = np.zeros((n_rows, n_places))
+    n_places = n_maxima + n_spare
+    shares, newest = np.zeros((n_rows, n_places)), np.zeros(n_rows)
     means = np.zeros((n_rows, n_places, n_components))
     chosen = np.zeros((n_rows, n_places, n_components, n_components))
     scratch, logs = np.empty(n_components), np.empty(n_ascents)
+    is_new = np.empty(n_maxima, dtype=np.bool_)
     for n in range(n_rows):
         largest = -math.inf
         for j in range(n_ascents):
             logs[j] = heights[n, j]
-            for s in range(n_components):
-                logs[j] += math.log(factors[n, j, s, s])
+            if logs[j] > -math.inf:
+                for s in range(n_components):
+                    logs[j] += math.log(factors[n, j, s, s])
             largest = max(largest, logs[j])
         k = 0
         for _ in range(n_ascents):
             best = int(np.argmax(logs))
-            if not logs[best] > largest - 12.0:
+            if not logs[best] > largest - _TOO_LOW:
                 break
-            is_new = True
+            same = -1
             for other in range(k):
                 square = _solve(chosen[n, other], means[n, other], points[n, best], scratch)
-                is_new = is_new and square > 1.0
-            if is_new:
+                if square < 1.0:
+                    same = other
+                    break
+            if same >= 0:
+                is_new[same] = is_new[same] and best >= n_before
+            elif k < n_maxima:
                 shares[n, k] = math.exp(logs[best] - largest)
+                is_new[k] = best >= n_before
                 means[n, k] = points[n, best]
                 chosen[n, k] = factors[n, best]
                 k += 1
             logs[best] = -math.inf
         if k == 0:
             # So far out that nothing is known: the prior will do.
-            shares[n, 0] = 1.0
+            shares[n, 0], is_new[0] = 1.0, False
             for s in range(n_components):
                 chosen[n, 0, s, s] = 1.0
         shares[n] /= shares[n].sum()
-    return shares, means, chosen
+        for other in range(k):
+            if is_new[other]:
+                newest[n] += shares[n, other]
+    return shares, means, chosen, newest
 
 
 @inlined_kernel
