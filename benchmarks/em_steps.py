@@ -63,7 +63,7 @@ def safeguarded(problem: CountingProblem, start: MixtureState, m_step: str) -> f
     architecture = start.models[0].network.architecture
     search = Search(problem, architecture, m_step, TOL, np.random.default_rng(0))
     is_shallow = len(architecture.hidden_layer_sizes) == 1
-    step = Step(problem, m_step, TOL, search.move_units, N_E_STEPS * is_shallow, is_eager=True)
+    step = search.step_and_move_units() if is_shallow else Step(problem, m_step, TOL)
     with contextlib.suppress(BudgetSpentError):
         climb(step, start, N_E_STEPS, TOL)
     return problem.bounds[-1]

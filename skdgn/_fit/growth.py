@@ -170,7 +170,8 @@ def remove_units(network: Network, noise: Noise, points: LatentPoints, n_units: 
             np.diagonal(inverse), 1e-300
         )
         least = int(np.argmin(losses[:-1]))
-        coefs = coefs - np.outer(inverse[:, least] / inverse[least, least], coefs[least])
+        if inverse[least, least] > 0.0:  # a unit that is zero everywhere takes nothing with it
+            coefs = coefs - np.outer(inverse[:, least] / inverse[least, least], coefs[least])
         kept, coefs = np.delete(kept, least), np.delete(coefs, least, axis=0)
     units = kept[:-1]
     return Network.dense(

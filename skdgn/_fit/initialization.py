@@ -38,7 +38,9 @@ def starting_methods(architecture: Architecture) -> tuple[str, ...]:
     """Return the methods worth a try for so many latent dimensions, most promising first."""
     if architecture.is_linear:
         return ("pca",)
-    return ("tree", "isomap", "pca") if architecture.n_components == 1 else ("isomap", "pca")
+    if architecture.n_components == 1:
+        return ("tree", "isomap", "pca")
+    return ("isomap", "pca") if architecture.n_components <= 3 else ("pca", "independent", "sheet")
 
 
 @one_thread
@@ -58,7 +60,7 @@ def starting_network(
         each latent dimension, a random sample is used.
     architecture : Architecture
         Without a hidden layer the start is probabilistic principal components, whatever the method.
-    method : {"tree", "isomap", "pca", "random"}
+    method : {"tree", "isomap", "pca", "independent", "sheet", "random"}
         Where the coordinates come from; "tree" means "isomap" in two dimensions and more.
     generator : numpy.random.Generator
         The only source of chance: the same state gives the same start.

@@ -42,7 +42,7 @@ RIDGE = 3e-3
 
 # How many candidates enter a round, and how many steps each is given. A single hidden layer hardly
 # goes astray: its kinks are spread over the data from the first, and EM moves those that did.
-SHALLOW_ROUNDS = ((2, 4), (1, 6))
+SHALLOW_ROUNDS = ((2, 4), (1, 10))
 DEEP_ROUNDS = ((8, 3), (3, 5), (1, 10))
 
 # A search whose residuals after a round are so many times those of another start goes no further.

@@ -223,16 +223,25 @@ class GaussNewtonSystem:
             for b in (own for own in dense if own <= a):
                 columns = self._spans[b]
                 block = self._sum_kronecker(first, self.hidden[b], pulled)
-                matrix[rows, columns] = block.reshape(self.sizes[a], self.sizes[b])
-                matrix[columns, rows] = matrix[rows, columns].T
+                block = block.reshape(self.sizes[a], self.sizes[b])
+                matrix[rows, columns] = block
+                if b < a:
+                    matrix[columns, rows] = block.T
             if self.with_output:
                 block = self._sum_kronecker(first, self.n_hidden, pulled)
-                coupling[rows] = block.reshape(self.sizes[a], *block.shape[2:])
+                coupling[rows].reshape(block.shape)[:] = block
 
     def _sum_kronecker(self, first: int, second: int, pulled: Floats) -> Floats:
         """Sum ``(B_l' B_k) (x) (U_l M U_k')`` over regions, a few thousand of them at a time."""
         total: Floats | None = None
         upstream = self.linearization.upstream[second]
+        maps = [
+            self.linearization.downstream[own] for own in (first, second) if own < self.n_hidden
+        ]
+        if all(own.strides[0] == 0 for own in maps):  # one map for all regions
+            outer = pulled[0] if second == self.n_hidden else pulled[0] @ maps[1][0]
+            inner = _flatten(self.moments[first]) @ _flatten(upstream).T
+            return np.multiply.outer(outer, inner).transpose(0, 2, 1, 3)
         for begin in range(0, len(pulled), _REGIONS_AT_A_TIME):
             chunk = slice(begin, begin + _REGIONS_AT_A_TIME)
             outer = pulled[chunk]

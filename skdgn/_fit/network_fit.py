@@ -26,8 +26,6 @@ _TRIAL_ROUNDS = ((4, 6), (2, 10))
 _TRIAL_ROWS = 500
 # Missing values are filled in by what so many rows tell.
 _COMPLETED_ROWS = 2000
-# How often units are moved when EM gains little.
-_MOST_MOVES = 20
 # An iteration of so many seconds makes a fit long enough to say so.
 _LONG_ITERATION = 2.0
 # Where a start fits the rows exactly, EM needs noise to begin with.
@@ -66,8 +64,7 @@ def _make_step(problem: MixtureProblem, settings: Settings, generator: np.random
     architecture, m_step, tol = settings.architecture, settings.m_step, settings.tol
     if architecture.blueprints is not None or len(architecture.hidden_layer_sizes) != 1:
         return Step(problem, m_step, tol)
-    search = Search(problem, architecture, m_step, tol, generator)
-    return Step(problem, m_step, tol, search.move_units, _MOST_MOVES, is_eager=True)
+    return Search(problem, architecture, m_step, tol, generator).step_and_move_units()
 
 
 def _go_on(problem: MixtureProblem, fit: Fit, warm_start: Parameters) -> MixtureState:

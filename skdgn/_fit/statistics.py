@@ -12,11 +12,12 @@ need not know of missing values, and its gradient is that of the likelihood of w
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skdgn._network import Codes
 from skdgn._noise import (
     Holes,
     Noise,
@@ -26,8 +27,16 @@ from skdgn._noise import (
     missing_covariance,
     predict_missing,
 )
-from skdgn._posterior import RegionMaps, Visitor, Visits
+from skdgn._partition import add_regions
+from skdgn._posterior import Explorer, RegionMaps, Visitor, Visits
 from skdgn._runtime import Floats, Table, Workers, inlined_sum_kernel, read, sum_kernel
+
+
+class Explored(NamedTuple):
+    """Regions that were explored."""
+
+    patterns: Codes  # (R, c)
+    points: Floats  # (R, S) inside
 
 
 @dataclass(frozen=True)
@@ -42,11 +51,20 @@ class SufficientStatistics:
     squares: Floats  # sum over all regions of what the noise asks for: see `Noise.collect`
     total_weight: float  # sum of the rows' weights
     log_likelihood: float  # weighted sum of log p(x)
+    regions: Explored | None = None  # which they are, unless they are those of the partition
 
     @classmethod
-    def none(cls, visitor: Visitor) -> SufficientStatistics:
-        """Return the statistics of no row."""
+    def none(
+        cls, visitor: Visitor | Explorer, regions: Explored | None = None
+    ) -> SufficientStatistics:
+        """Return the statistics of no row, for regions that were explored, if any were."""
         n_regions, n_features, n_components = visitor.partition.maps.shape
+        if visitor.is_exact:
+            regions = None
+        else:
+            patterns = visitor.partition.patterns[:0]
+            regions = regions or Explored(patterns, np.empty((0, n_components)))
+            n_regions = len(regions.patterns)
         return cls(
             np.zeros(n_regions),
             np.zeros((n_regions, n_components)),
@@ -56,6 +74,7 @@ class SufficientStatistics:
             visitor.noise.collect(np.empty((0, n_features)), np.empty(0)),
             0.0,
             0.0,
+            regions,
         )
 
     def take_features(self, features: NDArray[np.intp], kind: type[Noise]) -> SufficientStatistics:
@@ -67,9 +86,46 @@ class SufficientStatistics:
             squares=kind.take_squares(self.squares, features),
         )
 
+    def __mul__(self, factor: float) -> SufficientStatistics:
+        return SufficientStatistics(**{name: factor * own for name, own in vars(self).items()})
+
     def __add__(self, other: SufficientStatistics) -> SufficientStatistics:
-        mine, others = vars(self), vars(other)
-        return SufficientStatistics(**{name: mine[name] + others[name] for name in mine})
+        if self.regions is None or other.regions is None:
+            return self._add(other)
+        # Explored by different rows: those with the same pattern are the same.
+        numbers, new = add_regions(self.regions.patterns, other.regions.patterns)
+        n_regions = len(self.weights) + len(new)
+        regions = Explored(
+            np.concatenate([self.regions.patterns, other.regions.patterns[new]]),
+            np.concatenate([self.regions.points, other.regions.points[new]]),
+        )
+        own = np.arange(len(self.weights))
+        return self._spread(own, n_regions, regions)._add(
+            other._spread(numbers, n_regions, regions)
+        )
+
+    def _add(self, other: SufficientStatistics) -> SufficientStatistics:
+        """Add the statistics of the same regions."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in SUMS}
+        return replace(self, **sums)
+
+    def _spread(
+        self, numbers: NDArray[np.intp], n_regions: int, regions: Explored
+    ) -> SufficientStatistics:
+        """Return the same sums among other regions, in which these have such numbers."""
+
+        def spread(own: Floats) -> Floats:
+            more = np.zeros((n_regions, *own.shape[1:]))
+            more[numbers] = own
+            return more
+
+        sums: dict[str, Any] = {name: spread(getattr(self, name)) for name in _BY_REGION}
+        return replace(self, **sums, regions=regions)
+
+
+# What is added up, and what of it for each region.
+_BY_REGION = ("weights", "first", "second", "data", "cross")
+SUMS = (*_BY_REGION, "squares", "total_weight", "log_likelihood")
 
 
 class _Sums(NamedTuple):
@@ -84,16 +140,16 @@ class _Sums(NamedTuple):
 
 
 def accumulate(
-    visitor: Visitor, visits: Visits, rows: Floats, row_weights: Floats
+    visitor: Visitor | Explorer, visits: Visits, rows: Floats, row_weights: Floats
 ) -> SufficientStatistics:
     """Sum the statistics of a batch of rows (n, D) over its sparse posterior.
 
     Either all rows are complete, or none of them is.
     """
-    none = SufficientStatistics.none(visitor)
+    none = SufficientStatistics.none(visitor, Explored(visits.patterns, visits.points))
     sums = _Sums(*(vars(none)[name] for name in _Sums._fields))
     if np.isnan(rows).any():
-        regions, rows = visitor.incomplete, np.ascontiguousarray(rows)
+        regions, rows = visitor.settle(visits).incomplete, np.ascontiguousarray(rows)
         gains = np.ascontiguousarray(visitor.noise.gains)
         _accumulate_incomplete(visits, rows, row_weights, regions.units, regions.maps, gains, sums)
     else:
@@ -104,6 +160,7 @@ def accumulate(
         *sums,
         total_weight=float(row_weights.sum()),
         log_likelihood=float(row_weights @ visits.log_density),
+        regions=none.regions,
     )
 
 
@@ -335,7 +392,7 @@ def _add_factors(w: float, gains: Floats, completed: _Completed, squares: Floats
 
 
 def expect(
-    visitor: Visitor, rows: Table, row_weights: Floats, workers: Workers
+    visitor: Visitor | Explorer, rows: Table, row_weights: Floats, workers: Workers
 ) -> SufficientStatistics:
     """Run the E-step over batches of rows (n, D), NaN where a value is missing."""
 

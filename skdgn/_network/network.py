@@ -184,7 +184,9 @@ class Network:
             dense = [layer for layer in merged if isinstance(layer, DenseBlueprint)]
             coefs = [layer.coef for layer in dense if layer.coef is not None]
             intercepts = [layer.intercept for layer in dense if layer.intercept is not None]
-            return cls.from_arrays(coefs, intercepts, architecture.activations)
+            network = cls.dense(coefs, intercepts, architecture.activations)
+            network.check_sizes("layers")
+            return network
         return cls.from_blueprints(merged, n_components)
 
     def filled_blueprints(self) -> list[Blueprint]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._geometry import CellIntegrals, Intervals, integrate_gaussian
+from skdgn._geometry import MOST_EXACT_DIMENSIONS, CellIntegrals, Intervals
 from skdgn._network import Network
-from skdgn._noise import Independent, Noise
+from skdgn._noise import Independent, Noise, NoiseUnits
 from skdgn._partition import Partition, build_partition, refuse_hopeless
 from skdgn._posterior.boxes import box_log_probabilities
+from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.feature_distributions import RegionDistributions
 from skdgn._posterior.imputation import fill_with_draws, fill_with_means
 from skdgn._posterior.line_boxes import LineRegions
@@ -29,8 +29,8 @@ MOST_REGIONS = 200_000
 _COPIES_OF_CELLS = 8
 # Visits, and as many Gaussians that are not truncated.
 _COMPARISON_COPIES = 2
-# Absolute error of a prior mass.
-_LOG_WEIGHT_ERROR = math.log(1e-14)
+# Standard error of a log density where it is an estimate, if nobody asks for another one.
+INTEGRATION_TOL = 0.01
 
 
 @dataclass(frozen=True)
@@ -40,31 +40,45 @@ class Model:
     network: Network
     noise: Noise
     partition: Partition
-    visitor: Visitor
+    visitor: Visitor | Explorer
 
     @classmethod
-    def build(cls, network: Network, noise: Noise, most_regions: int = MOST_REGIONS) -> Model:
-        """Find the regions; TooManyRegionsError if there are more than ``most_regions``."""
+    def build(
+        cls,
+        network: Network,
+        noise: Noise,
+        most_regions: int = MOST_REGIONS,
+        integration_tol: float = INTEGRATION_TOL,
+        seed: int = 0,
+    ) -> Model:
+        """Find the regions; TooManyRegionsError if there are more than ``most_regions``.
+
+        Where integrals are estimates, regions are explored instead, by points of this seed, and
+        standard errors of log densities are to be below the tolerance.
+        """
+        if network.n_components > MOST_EXACT_DIMENSIONS and not network.is_affine:
+            explorer = Explorer.prepare(network, noise, integration_tol, seed)
+            return cls(network, noise, explorer.partition, explorer)
         partition = build_partition(network, most_regions)
         return cls(network, noise, partition, Visitor.prepare(partition, noise))
 
     @classmethod
-    def build_unseen(cls, network: Network, noise: Noise) -> Model:
+    def build_unseen(
+        cls, network: Network, noise: Noise, integration_tol: float = INTEGRATION_TOL
+    ) -> Model:
         """Build the model of any network; one that is far too large is refused before any work."""
-        refuse_hopeless(network, MOST_REGIONS)
-        return cls.build(network, noise)
+        if network.n_components <= MOST_EXACT_DIMENSIONS:
+            refuse_hopeless(network, MOST_REGIONS)
+        return cls.build(network, noise, integration_tol=integration_tol)
 
     def with_noise(self, noise: Noise) -> Model:
         """Return the same network with other noise."""
-        return replace(self, noise=noise, visitor=Visitor.prepare(self.partition, noise))
+        return replace(self, noise=noise, visitor=self.visitor.with_noise(noise))
 
     @cached_property
     def prior(self) -> CellIntegrals:
         """Integrals of the prior over the regions."""
-        n_components = self.network.n_components
-        return integrate_gaussian(
-            self.partition.cells, np.zeros(n_components), np.eye(n_components), _LOG_WEIGHT_ERROR
-        )
+        return self.visitor.prior
 
     @cached_property
     def n_weights(self) -> int:
@@ -165,7 +179,7 @@ class Model:
         def infer_batch(batch: NDArray[Any]) -> Floats:
             table = read(batch)
             visits = self.visitor.visit(table)
-            maps = self.partition.maps.take(visits.regions)
+            maps = self.visitor.settle(visits).partition.maps.take(visits.regions)
             images = maps.offsets + np.einsum("vds,vs->vd", maps.slopes, visits.means)
             generated = np.add.reduceat(
                 visits.responsibilities[:, None] * images, visits.start[:-1], axis=0
@@ -252,7 +266,7 @@ class Model:
         workers: Workers,
     ) -> Floats:
         """Replace what is missing from rows (n, D) by independent draws: (n_draws, n, D)."""
-        units = self.visitor.incomplete.units
+        units = NoiseUnits.of(self.noise)
         tables = np.tile(rows, (n_draws, 1, 1))
         # Draws of a seed must not depend on the memory at hand: all batches are of the same size.
         with workers.reporter.count(len(rows)) as advance:

@@ -12,7 +12,7 @@ from skdgn._fit.growth import (
     remove_units,
     write_linear_network,
 )
-from skdgn._network import Activation, Architecture
+from skdgn._network import Activation, Architecture, Dense
 from skdgn._noise import KINDS
 from tests.networks import random_network
 
@@ -64,6 +64,18 @@ def test_removed_units_are_those_that_nobody_misses():
     basis = np.column_stack([points.latent, np.ones(len(points.latent))])
     expected = basis @ np.linalg.lstsq(basis, network.forward(points.latent), rcond=None)[0]
     np.testing.assert_allclose(linear.forward(points.latent), expected, atol=1e-8)
+
+
+def test_a_unit_that_is_zero_everywhere_is_removed_first():
+    network = random_network(1, (3,), activation="relu", seed=0)
+    dead = network.replace_layers(
+        [0], [Dense(np.array([[1.0], [1.0], [-1.0]]), np.array([-50.0, 0.3, 0.2]))]
+    )
+    points = points_of(dead, dead.forward)
+    noise = KINDS["diag"].from_variances(np.ones(dead.n_features))
+    smaller = remove_units(dead, noise, points, 1)
+    assert smaller.hidden_layer_sizes == (2,)
+    np.testing.assert_allclose(smaller.forward(points.latent), dead.forward(points.latent))
 
 
 def test_halves_meet_in_the_middle():

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.mixture import GaussianMixture
 
 from skdgn import DGNMixture, PiecewiseAffineDGN
+from skdgn._fit.em import Problem, climb
+from skdgn._fit.initialization import starting_network
+from skdgn._fit.mixture_em import MixtureProblem, MixtureState
+from skdgn._fit.mixture_search import Search
+from skdgn._fit.scaling import Scaling
+from skdgn._fit.steps import Step
+from skdgn._fit.weight_priors import WeightPrior
+from skdgn._network import Activation, Architecture
+from skdgn._noise import KINDS
+from skdgn._runtime import Workers
+from skdgn.datasets import make_wave
 from tests.mixtures import make_clusters, short_mixture
 
 pytestmark = [
@@ -58,3 +71,39 @@ def test_a_split_takes_the_place_of_a_merge():
     assert len(set(zip(members, revived.predict(X), strict=True))) < 10
     np.testing.assert_allclose(np.sort(revived.weights_), 1.0 / 3.0, atol=0.05)
     assert np.all(np.diff(revived.lower_bounds_) >= 0.0)
+
+
+TOL = 1e-4
+
+
+def stand_still(X: np.ndarray, n_units: int, seed: int) -> tuple[Search, MixtureState]:
+    """Run EM from a random network of so many units until it stands still."""
+    weights = np.ones(len(X))
+    scaling = Scaling.of(X, weights, "diag")
+    table, floors = np.asarray(scaling.apply(X)), np.full(X.shape[1], 1e-6)
+    prior = WeightPrior(None, 1.0, scaling.deviations)
+    own = Problem(table, weights, "diag", 0, floors, prior, 1000, Workers())
+    problem, rng = MixtureProblem.of_one(own), np.random.default_rng(seed)
+    architecture = Architecture.alike(1, (n_units,), Activation.from_name("leaky_relu", 0.1))
+    found = starting_network(table, architecture, "random", rng)
+    noise = KINDS["diag"].from_variances(np.maximum(found.residual_variances, 1e-4))
+    start = problem.begin(np.ones(1), [(found.network, noise)])
+    state = climb(Step(problem, "joint", TOL), start, 500, TOL).state
+    return Search(problem, architecture, "joint", TOL, rng), state
+
+
+def test_units_that_em_cannot_move_are_moved_where_they_are_missed():
+    search, state = stand_still(make_wave(300, random_state=0), 16, seed=5)
+    moved = climb(search.step_and_move_units(), state, 100, TOL)
+    alone = climb(Step(search.problem, "joint", TOL), state, 100, TOL)
+    assert moved.converged
+    assert moved.state.lower_bound > alone.state.lower_bound + 0.02
+    assert np.all(np.diff(moved.lower_bounds) >= 0.0)
+    assert moved.state.models[0].network.hidden_layer_sizes == (16,)
+
+
+def test_units_are_not_moved_for_little():
+    search, state = stand_still(make_wave(300, random_state=0), 16, seed=5)
+    assert replace(search, tol=1.0).move_units(state) is None
+    search, state = stand_still(make_wave(100, random_state=0), 1, seed=0)
+    assert search.move_units(state) is None  # a single unit has nowhere to go

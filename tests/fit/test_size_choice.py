@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -129,6 +130,35 @@ def test_latent_dimensions_are_open(wave):
     assert list(model.get_feature_names_out()) == ["piecewiseaffinedgn0"]
 
 
+def test_sizes_of_a_sequence_are_tried(wave):
+    model = network_of(n_components=(1, 3), covariance_type=["diag", "factor"], n_factors=1)
+    model.set_params(criterion="bic", hidden_layer_sizes=(4,), max_iter=3, tol=1.0).fit(wave[:100])
+    tried = set(zip(model.path_["n_components"], model.path_["covariance_type"], strict=True))
+    assert tried == {(1, "diag"), (1, "factor"), (3, "diag"), (3, "factor")}
+
+
+@pytest.mark.parametrize("criterion", ["validation", "bic"])
+def test_the_best_of_the_path_are_averaged(blobs, criterion):
+    single, averaged = (
+        mixture_of(LINEAR, criterion=criterion, n_averaged=number).fit(blobs) for number in (1, 3)
+    )
+    best = np.sort(averaged.path_["criterion"])[:3]
+    sizes = averaged.path_["n_networks"][np.argsort(averaged.path_["criterion"], kind="stable")[:3]]
+    assert len(averaged.networks_) == sizes.sum()
+    assert averaged.weights_.sum() == pytest.approx(1.0, abs=1e-12)
+    # The first networks are those of the single fit, with its share of the average.
+    shares = np.add.reduceat(averaged.weights_, np.cumsum(sizes) - sizes)
+    np.testing.assert_allclose(averaged.weights_[: sizes[0]] / shares[0], single.weights_)
+    if criterion == "bic":
+        expected = np.exp(0.5 * (best[0] - best))
+        np.testing.assert_allclose(shares, expected / expected.sum(), rtol=1e-6)
+    parts = [network.score_samples(blobs) for network in averaged.networks_]
+    density = averaged.weights_ @ np.exp(parts)
+    np.testing.assert_allclose(averaged.score_samples(blobs), np.log(density), rtol=1e-10)
+    # More samples may come.
+    assert averaged.partial_fit(blobs).n_iter_ == single.n_iter_ + 1 or criterion == "bic"
+
+
 def test_the_same_seed_gives_the_same_path(bent, wave):
     again = clone(bent).fit(wave)
     for name in ("n_parameters", "criterion"):
@@ -252,6 +282,15 @@ def test_two_hidden_layers_are_not_on_the_path(wave):
         (mixture_of(n_networks="many"), "The 'n_networks' parameter of"),
         (network_of(n_components="many"), "The 'n_components' parameter of"),
         (network_of(covariance_type="any"), "The 'covariance_type' parameter of"),
+        (network_of(n_components=(1, 0)), r"n_components must hold positive integers, got 0 in"),
+        (network_of(n_components=[]), r"n_components must not be empty, got \[\]"),
+        (
+            network_of(covariance_type=("full", "round")),
+            "covariance_type must hold some of .*round",
+        ),
+        (network_of(covariance_type=()), r"covariance_type must hold some of .* in \(\)"),
+        (mixture_of(n_averaged=0), "The 'n_averaged' parameter of"),
+        (mixture_of(LINEAR, n_networks=2, n_averaged=3), "n_averaged must be 1 if no size is"),
         (network_of(hidden_layer_sizes="any"), "The 'hidden_layer_sizes' parameter of"),
         (mixture_of(init_params=np.zeros(300)), "init_params must be one of .* to be chosen"),
         (mixture_of(init_params="best"), "init_params must be one of .* got 'best'"),
@@ -283,3 +322,4 @@ def test_a_person_sees_what_is_tried(wave, capsys):
     assert "1 network, 1 latent, hidden units 0, full noise  bic " in printed
     assert "hidden units 4" in printed
     assert ", best " in printed
+    assert re.search(r"\d s, about \d+ s left\n", printed)

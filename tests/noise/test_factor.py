@@ -435,16 +435,16 @@ def test_fits_go_on_and_learn_from_chunks() -> None:
         model.set_params(n_factors=3).fit(X)
 
 
-@pytest.mark.parametrize(("n_networks", "share"), [(None, 0.0), (None, 0.2), (3, 0.0), (3, 0.2)])
+@pytest.mark.parametrize(("n_networks", "share"), [(None, 0.0), (None, 0.2), (3, 0.0)])
 def test_memory_is_linear_in_the_number_of_features(n_networks: int | None, share: float) -> None:
-    n_features = 3000  # a matrix would take 72 MB
-    X = with_missing(make_wide(60, n_features), share)
+    n_features = 2000  # a matrix would take 32 MB
+    X = with_missing(make_wide(24, n_features), share)
     model: PiecewiseAffineDGN | DGNMixture = PiecewiseAffineDGN(
         hidden_layer_sizes=(2,), covariance_type="factor", n_factors=3, max_iter=2, random_state=0
     )
     if n_networks is not None:
         model = DGNMixture(model, n_networks, max_iter=2, random_state=0)
-    fit_quietly(model, X[:20])  # what is compiled counts as memory, too
+    fit_quietly(model, X[:12])  # what is compiled counts as memory, too
     tracemalloc.start()
     try:
         fit_quietly(model, X)
