@@ -86,7 +86,7 @@ def test_the_public_objects_are_found():
         "skdgn._estimators.network.PiecewiseAffineDGN",
         "skdgn._estimators.construction.KnownNetworks.from_network",
         "skdgn._estimators.inference.ExactInference.score_samples",
-        "skdgn._estimators.conditioning.ExactConditioning.impute",
+        "skdgn._estimators.ranges.ExactRanges.impute",
         "skdgn._estimators.density.SumOfDensities.predict_proba",
         "skdgn._posterior.posterior.Posterior.sample",
         "skdgn.datasets.make_wave",
