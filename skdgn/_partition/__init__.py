@@ -4,13 +4,17 @@ from skdgn._partition.composed_maps import ComposedMaps, gather
 from skdgn._partition.enumeration import Partition, TooManyRegionsError, build_partition
 from skdgn._partition.foresight import refuse_hopeless
 from skdgn._partition.index import find_similar
+from skdgn._partition.boxes import LatentBoxes, enclose_outputs, join_boxes
 
 __all__ = [
     "ComposedMaps",
+    "LatentBoxes",
     "Partition",
     "TooManyRegionsError",
     "build_partition",
+    "enclose_outputs",
     "find_similar",
     "gather",
+    "join_boxes",
     "refuse_hopeless",
 ]

@@ -5,8 +5,9 @@ from skdgn._posterior.feature_distributions import FeatureDistributions, quantil
 from skdgn._posterior.gaussians import check_gaussians
 from skdgn._posterior.incomplete_conditionals import RegionMaps
 from skdgn._posterior.likeliest_values import MOST_INTERVALS, feature_modes, highest_density_sets
-from skdgn._posterior.model import MOST_REGIONS, Model
+from skdgn._posterior.model import MOST_REGIONS, Model, NetworkModel
 from skdgn._posterior.posterior import Posterior
+from skdgn._posterior.unlisted_model import UnlistedModel, build_model
 from skdgn._posterior.visits import NEGLIGIBLE, Visitor, Visits
 from skdgn._posterior.weighted_sums import Density, WeightedSum
 
@@ -17,11 +18,14 @@ __all__ = [
     "Density",
     "FeatureDistributions",
     "Model",
+    "NetworkModel",
     "Posterior",
     "RegionMaps",
+    "UnlistedModel",
     "Visitor",
     "Visits",
     "WeightedSum",
+    "build_model",
     "check_gaussians",
     "feature_modes",
     "highest_density_sets",

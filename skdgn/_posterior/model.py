@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._geometry import CellIntegrals, integrate_gaussian
+from skdgn._geometry import MOST_EXACT_DIMENSIONS, CellIntegrals, integrate_gaussian
 from skdgn._network import Network
-from skdgn._noise import Noise
-from skdgn._partition import Partition, build_partition, refuse_hopeless
+from skdgn._noise import Noise, NoiseUnits
+from skdgn._partition import Partition, build_partition
 from skdgn._posterior.boxes import box_log_probabilities
 from skdgn._posterior.feature_distributions import RegionDistributions
 from skdgn._posterior.imputation import fill_with_draws, fill_with_means
 from skdgn._posterior.posterior import Posterior
-from skdgn._posterior.visits import Visitor, concatenate
+from skdgn._posterior.visits import Visitor, Visits, concatenate
 from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, read, row_batches
 
 # A partition with more regions would take gigabytes, and hours.
@@ -33,11 +34,220 @@ _LOG_WEIGHT_ERROR = math.log(1e-14)
 
 
 @dataclass(frozen=True)
-class Model:
-    """Parameters and what is computed once from them: the partition, and what visits need."""
+class NetworkModel(ABC):
+    """What models of a network answer, by the regions that matter for the samples in question."""
 
     network: Network
     noise: Noise
+
+    @abstractmethod
+    def list_regions(self) -> Partition:
+        """Return all regions; an error where they are not listed."""
+
+    @abstractmethod
+    def visitor_for(
+        self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None
+    ) -> Visitor:
+        """Return who visits the regions that matter for samples (n, D), and for Gaussians."""
+
+    @property
+    @abstractmethod
+    def row_bytes(self) -> float:
+        """Memory that a sample takes while its regions are visited."""
+
+    @property
+    @abstractmethod
+    def n_parameters(self) -> int:
+        """Number of identifiable parameters."""
+
+    @abstractmethod
+    def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
+        """Bound log p(x) of every sample (n, D) from below and above: (n,) each."""
+
+    @abstractmethod
+    def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Posterior probability of each region, given every sample (n, D): (n, R)."""
+
+    @abstractmethod
+    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> NDArray[np.intp]:
+        """Likeliest region of every sample (n, D)."""
+
+    @abstractmethod
+    def log_probability(
+        self, bounds: tuple[Floats, Floats], n_draws: int, generator: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Log probabilities of boxes between bounds (n, D), and standard errors: (n,) each."""
+
+    @abstractmethod
+    def locate(self, latent: Floats) -> NDArray[np.intp]:
+        """Find the regions of latent points (n, S)."""
+
+    @property
+    def listed(self) -> dict[str, Any]:
+        """What estimators show of the regions: nothing where they are not listed."""
+        return {}
+
+    def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Exact log p(x) of every sample (n, D)."""
+        return workers.fill(
+            np.empty(len(rows)),
+            lambda batch: self._visit(read(batch)).log_density,
+            self.row_bytes,
+            rows,
+        )
+
+    def conditional_log_density(
+        self, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
+    ) -> Floats:
+        """Exact log density of some features of every sample (n, D), given the others."""
+
+        def compare_batch(batch: NDArray[Any]) -> Floats:
+            joint = read(batch)
+            condition = np.where(features, np.nan, joint)
+            log_joint = self._visit(joint).log_density
+            # Where both are -inf, nothing is known.
+            with np.errstate(invalid="ignore"):
+                return log_joint - self._visit(condition).log_density
+
+        row_bytes = 2.0 * self.row_bytes
+        return workers.fill(np.empty(len(rows)), compare_batch, row_bytes, rows)
+
+    def posterior(self, rows: NDArray[Any], workers: Workers) -> Posterior:
+        """Exact posterior of every sample (n, D)."""
+        visitor = self.visitor_for(read(rows))
+        parts = workers.map(lambda batch: visitor.visit(read(batch)), self.row_bytes, rows)
+        visits = concatenate([visits for _, visits in parts])
+        return Posterior(visitor, read(rows), visits, workers.reporter)
+
+    def lower_bounds(
+        self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+    ) -> Floats:
+        """Exact evidence lower bound of every sample (n, D) and its Gaussian."""
+
+        def bound_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
+            return self._posterior_of(batch, (means, factors))._comparison.elbo(means, factors)
+
+        result, row_bytes = np.empty(len(rows)), _COMPARISON_COPIES * self.row_bytes
+        return workers.fill(result, bound_batch, row_bytes, rows, means, factors)
+
+    def variational_gaps(
+        self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+    ) -> Floats:
+        """Divergence of Gaussians beyond the best ones, and that of the best ones: (n, 2)."""
+
+        def compare_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
+            posterior = self._posterior_of(batch, (means, factors))
+            divergences = posterior._comparison.divergences(means, factors)
+            _, _, smallest = posterior._comparison.best_gaussians(
+                posterior.mean, posterior.covariance, (means, factors)
+            )
+            family = np.minimum(smallest, divergences)
+            return np.stack([divergences - family, family], axis=1)
+
+        result, row_bytes = np.empty((len(rows), 2)), _COMPARISON_COPIES * self.row_bytes
+        return workers.fill(result, compare_batch, row_bytes, rows, means, factors)
+
+    def means(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Posterior mean of every sample (n, D): (n, S)."""
+        result = np.empty((len(rows), self.network.n_components))
+        return self._summarize(rows, lambda posterior: posterior.mean, result, workers)
+
+    def factor_means(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Posterior mean of the factors of the noise, given every sample (n, D): (n, k).
+
+        Given z and a complete sample, it is linear in the residual.  So it is the same of their
+        posterior means.
+        """
+
+        def infer_batch(batch: NDArray[Any]) -> Floats:
+            table = read(batch)
+            visitor = self.visitor_for(table)
+            visits = visitor.visit(table)
+            maps = visitor.partition.maps.take(visits.regions)
+            images = maps.offsets + np.einsum("vds,vs->vd", maps.slopes, visits.means)
+            generated = np.add.reduceat(
+                visits.responsibilities[:, None] * images, visits.start[:-1], axis=0
+            )
+            if np.isnan(table).any():
+                table = fill_with_means(visitor, table, Workers())
+            return self.noise.principal_factors(table - generated)
+
+        result = np.empty((len(rows), self.noise.n_factors))
+        return workers.fill(result, infer_batch, self.row_bytes, rows)
+
+    def _summarize(
+        self,
+        rows: NDArray[Any],
+        summary: Callable[[Posterior], NDArray[Any]],
+        result: NDArray[Any],
+        workers: Workers,
+    ) -> NDArray[Any]:
+        """Fill in one entry per sample (n, D) from its posterior, which is not kept."""
+        return workers.fill(
+            result,
+            lambda batch: summary(self._posterior_of(batch)),
+            self.row_bytes,
+            rows,
+        )
+
+    def _visit(self, rows: Floats) -> Visits:
+        return self.visitor_for(rows).visit(rows)
+
+    def _posterior_of(
+        self, batch: NDArray[Any], gaussians: tuple[Floats, Floats] | None = None
+    ) -> Posterior:
+        table = read(batch)
+        visitor = self.visitor_for(table, gaussians)
+        return Posterior(visitor, table, visitor.visit(table))
+
+    @property
+    def distribution_bytes(self) -> float:
+        """Memory that `feature_distributions` takes for a sample."""
+        return _COPIES_OF_CELLS * self.row_bytes
+
+    def feature_distributions(
+        self, rows: Floats, features: NDArray[np.intp]
+    ) -> RegionDistributions:
+        """Distributions of features given rows (n, D), NaN where these are not observed."""
+        return RegionDistributions.given(self.visitor_for(rows), rows, features)
+
+    def impute(self, rows: Floats, workers: Workers) -> Floats:
+        """Replace what is missing from rows (n, D) by its conditional mean."""
+        return fill_with_means(self.visitor_for(rows), rows, workers)
+
+    def draw_missing(
+        self,
+        rows: Floats,
+        n_draws: int,
+        generator: RandomSource,
+        workers: Workers,
+    ) -> Floats:
+        """Replace what is missing from rows (n, D) by independent draws: (n_draws, n, D)."""
+        units = NoiseUnits.of(self.noise)
+        tables = np.tile(rows, (n_draws, 1, 1))
+        # Draws of a seed must not depend on the memory at hand: all batches are of the same size.
+        with workers.reporter.count(len(rows)) as advance:
+            for batch in row_batches(len(rows), MOST_ROWS):
+                latent = self.posterior(rows[batch], workers).sample(n_draws, generator)
+                for table, points in zip(tables[:, batch], latent, strict=True):
+                    noise = self.noise.color(generator.standard_normal(table.shape))
+                    fill_with_draws(table, self.network.forward(points) + noise, units)
+                advance(batch.stop)
+        return tables
+
+    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:
+        """Draw rows (n, D), and the region each comes from."""
+        latent = generator.standard_normal((n_samples, self.network.n_components))
+        regions = self.locate(latent)
+        rows = self.network.forward(latent)
+        noise = self.noise.color(generator.standard_normal(rows.shape))
+        return rows + noise, regions
+
+
+@dataclass(frozen=True)
+class Model(NetworkModel):
+    """Parameters and what is computed once from them: the partition, and what visits need."""
+
     partition: Partition
     visitor: Visitor
 
@@ -46,12 +256,6 @@ class Model:
         """Find the regions; TooManyRegionsError if there are more than ``most_regions``."""
         partition = build_partition(network, most_regions)
         return cls(network, noise, partition, Visitor.prepare(partition, noise))
-
-    @classmethod
-    def build_unseen(cls, network: Network, noise: Noise) -> Model:
-        """Build the model of any network; one that is far too large is refused before any work."""
-        refuse_hopeless(network, MOST_REGIONS)
-        return cls.build(network, noise)
 
     def with_noise(self, noise: Noise) -> Model:
         """Return the same network with other noise."""
@@ -89,92 +293,41 @@ class Model:
         """Find the regions of latent points (n, S)."""
         return self.partition.locate(self.network.patterns(latent))
 
-    def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
-        """Exact log p(x) of every sample (n, D)."""
-        return workers.fill(
-            np.empty(len(rows)),
-            lambda batch: self.visitor.visit(read(batch)).log_density,
-            self.visitor.row_bytes,
-            rows,
-        )
+    def list_regions(self) -> Partition:
+        """Return all regions."""
+        return self.partition
 
-    def conditional_log_density(
-        self, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
-    ) -> Floats:
-        """Exact log density of some features of every sample (n, D), given the others."""
+    def visitor_for(
+        self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None
+    ) -> Visitor:
+        """Return who visits the regions: the same for all samples."""
+        return self.visitor
 
-        def compare_batch(batch: NDArray[Any]) -> Floats:
-            joint = read(batch)
-            condition = np.where(features, np.nan, joint)
-            log_joint = self.visitor.visit(joint).log_density
-            # Where both are -inf, nothing is known.
-            with np.errstate(invalid="ignore"):
-                return log_joint - self.visitor.visit(condition).log_density
+    @property
+    def row_bytes(self) -> float:
+        """Memory that a sample takes while its regions are visited."""
+        return self.visitor.row_bytes
 
-        row_bytes = 2.0 * self.visitor.row_bytes
-        return workers.fill(np.empty(len(rows)), compare_batch, row_bytes, rows)
-
-    def posterior(self, rows: NDArray[Any], workers: Workers) -> Posterior:
-        """Exact posterior of every sample (n, D)."""
-        visitor = self.visitor
-        parts = workers.map(lambda batch: visitor.visit(read(batch)), visitor.row_bytes, rows)
-        visits = concatenate([visits for _, visits in parts])
-        return Posterior(visitor, read(rows), visits, workers.reporter)
-
-    def lower_bounds(
-        self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
-    ) -> Floats:
-        """Exact evidence lower bound of every sample (n, D) and its Gaussian."""
-
-        def bound_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
-            return self._posterior_of(batch)._comparison.elbo(means, factors)
-
-        result, row_bytes = np.empty(len(rows)), _COMPARISON_COPIES * self.visitor.row_bytes
-        return workers.fill(result, bound_batch, row_bytes, rows, means, factors)
-
-    def variational_gaps(
-        self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
-    ) -> Floats:
-        """Divergence of Gaussians beyond the best ones, and that of the best ones: (n, 2)."""
-
-        def compare_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
-            posterior = self._posterior_of(batch)
-            divergences = posterior._comparison.divergences(means, factors)
-            _, _, smallest = posterior._comparison.best_gaussians(
-                posterior.mean, posterior.covariance, (means, factors)
+    def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
+        """Bound log p(x) of every sample (n, D): both bounds are exact to rounding."""
+        if self.network.n_components > MOST_EXACT_DIMENSIONS:
+            raise ValueError(
+                f"log_density_bounds needs n_components <= {MOST_EXACT_DIMENSIONS}, got "
+                f"{self.network.n_components}: for more, log densities are estimates, and "
+                "posterior(X).log_density_error is their standard error."
             )
-            family = np.minimum(smallest, divergences)
-            return np.stack([divergences - family, family], axis=1)
+        log_density = self.log_density(rows, workers)
+        return log_density, log_density.copy()
 
-        result, row_bytes = np.empty((len(rows), 2)), _COMPARISON_COPIES * self.visitor.row_bytes
-        return workers.fill(result, compare_batch, row_bytes, rows, means, factors)
-
-    def means(self, rows: NDArray[Any], workers: Workers) -> Floats:
-        """Posterior mean of every sample (n, D): (n, S)."""
-        result = np.empty((len(rows), self.network.n_components))
-        return self._summarize(rows, lambda posterior: posterior.mean, result, workers)
-
-    def factor_means(self, rows: NDArray[Any], workers: Workers) -> Floats:
-        """Posterior mean of the factors of the noise, given every sample (n, D): (n, k).
-
-        Given z and a complete sample, it is linear in the residual.  So it is the same of their
-        posterior means.
-        """
-
-        def infer_batch(batch: NDArray[Any]) -> Floats:
-            table = read(batch)
-            visits = self.visitor.visit(table)
-            maps = self.partition.maps.take(visits.regions)
-            images = maps.offsets + np.einsum("vds,vs->vd", maps.slopes, visits.means)
-            generated = np.add.reduceat(
-                visits.responsibilities[:, None] * images, visits.start[:-1], axis=0
-            )
-            if np.isnan(table).any():
-                table = fill_with_means(self.visitor, table, Workers())
-            return self.noise.principal_factors(table - generated)
-
-        result = np.empty((len(rows), self.noise.n_factors))
-        return workers.fill(result, infer_batch, self.visitor.row_bytes, rows)
+    @property
+    def listed(self) -> dict[str, Any]:
+        """What estimators show of the regions."""
+        weights = np.exp(self.prior.log_masses)
+        return {
+            "n_regions_": len(self.partition),
+            "weights_": weights,
+            "weights_error_": weights * self.prior.errors,
+        }
 
     def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Posterior probability of each region, given every sample (n, D): (n, R)."""
@@ -186,70 +339,8 @@ class Model:
         result = np.empty(len(rows), dtype=np.intp)
         return self._summarize(rows, lambda posterior: posterior.most_responsible, result, workers)
 
-    def _summarize(
-        self,
-        rows: NDArray[Any],
-        summary: Callable[[Posterior], NDArray[Any]],
-        result: NDArray[Any],
-        workers: Workers,
-    ) -> NDArray[Any]:
-        """Fill in one entry per sample (n, D) from its posterior, which is not kept."""
-        return workers.fill(
-            result,
-            lambda batch: summary(self._posterior_of(batch)),
-            self.visitor.row_bytes,
-            rows,
-        )
-
-    def _posterior_of(self, batch: NDArray[Any]) -> Posterior:
-        table = read(batch)
-        return Posterior(self.visitor, table, self.visitor.visit(table))
-
-    @property
-    def distribution_bytes(self) -> float:
-        """Memory that `feature_distributions` takes for a sample."""
-        return _COPIES_OF_CELLS * self.visitor.row_bytes
-
-    def feature_distributions(
-        self, rows: Floats, features: NDArray[np.intp]
-    ) -> RegionDistributions:
-        """Distributions of features given rows (n, D), NaN where these are not observed."""
-        return RegionDistributions.given(self.visitor, rows, features)
-
     def log_probability(
         self, bounds: tuple[Floats, Floats], n_draws: int, generator: np.random.Generator
     ) -> tuple[Floats, Floats]:
         """Log probabilities of boxes between bounds (n, D), and standard errors: (n,) each."""
         return box_log_probabilities(self, self.partition, self.noise, bounds, n_draws, generator)
-
-    def impute(self, rows: Floats, workers: Workers) -> Floats:
-        """Replace what is missing from rows (n, D) by its conditional mean."""
-        return fill_with_means(self.visitor, rows, workers)
-
-    def draw_missing(
-        self,
-        rows: Floats,
-        n_draws: int,
-        generator: RandomSource,
-        workers: Workers,
-    ) -> Floats:
-        """Replace what is missing from rows (n, D) by independent draws: (n_draws, n, D)."""
-        units = self.visitor.incomplete.units
-        tables = np.tile(rows, (n_draws, 1, 1))
-        # Draws of a seed must not depend on the memory at hand: all batches are of the same size.
-        with workers.reporter.count(len(rows)) as advance:
-            for batch in row_batches(len(rows), MOST_ROWS):
-                latent = self.posterior(rows[batch], workers).sample(n_draws, generator)
-                for table, points in zip(tables[:, batch], latent, strict=True):
-                    noise = self.noise.color(generator.standard_normal(table.shape))
-                    fill_with_draws(table, self.network.forward(points) + noise, units)
-                advance(batch.stop)
-        return tables
-
-    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:
-        """Draw rows (n, D), and the region each comes from."""
-        latent = generator.standard_normal((n_samples, self.network.n_components))
-        regions = self.locate(latent)
-        rows = self.network.forward(latent)
-        noise = self.noise.color(generator.standard_normal(rows.shape))
-        return rows + noise, regions
