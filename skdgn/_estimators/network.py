@@ -487,7 +487,12 @@ class PiecewiseAffineDGN(
             self._network = network_from_plain(self._network, self.coefs_, self.intercepts_)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("n_regions_", "partition_", "weights_", "weights_error_") and "_network" in vars(self):
+        if name in (
+            "n_regions_",
+            "partition_",
+            "weights_",
+            "weights_error_",
+        ) and "_network" in vars(self):
             self._fitted_model().list_regions()  # which says why there are none
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -1,10 +1,10 @@
 """Which regions a network has."""
 
+from skdgn._partition.boxes import LatentBoxes, enclose_outputs, join_boxes
 from skdgn._partition.composed_maps import ComposedMaps, gather
 from skdgn._partition.enumeration import Partition, TooManyRegionsError, build_partition
 from skdgn._partition.foresight import refuse_hopeless
 from skdgn._partition.index import find_similar
-from skdgn._partition.boxes import LatentBoxes, enclose_outputs, join_boxes
 
 __all__ = [
     "ComposedMaps",

@@ -31,6 +31,8 @@ _NUDGE = 1e-10
 _MOST_NUDGES = 8
 # Values at the corners of so many cells are compared at a time.
 _CELLS_AT_A_TIME = 64
+# Sides of so many units are handed on from cells to their pieces at a time.
+_UNITS_AT_A_TIME = 32
 
 
 @dataclass(frozen=True)
@@ -286,21 +288,29 @@ def _split(cells: Cells, functions: AffineMaps, network: Network, most_regions: 
             raise TooManyRegionsError(most_regions, network.architecture)
         return pieces
     regions: NDArray[np.intp] = np.arange(len(cells))
-    sides: Bools = np.empty(functions.offsets.shape, dtype=bool)
     lengths = np.linalg.norm(functions.slopes, axis=2)
     scale = np.where(lengths > 0, lengths, 1.0)
     gradients = functions.slopes / scale[:, :, None]
     values = functions.offsets / scale
-    crossing, positive = _find_crossing(cells, gradients, values)
-    sides[:] = positive
-    for unit in crossing:
-        pieces = cells.split(np.ascontiguousarray(gradients[regions, unit]), values[regions, unit])
-        if len(pieces.parents) > most_regions:
-            raise TooManyRegionsError(most_regions, network.architecture)
-        cells = pieces.cells
-        regions = regions[pieces.parents]
-        sides = sides[pieces.parents]
-        sides[:, unit] = pieces.positive
+    crossing, uncrossed = _find_crossing(cells, gradients, values)
+    sides: Bools = np.array(np.broadcast_to(uncrossed, values.shape))
+    for units in np.split(crossing, range(_UNITS_AT_A_TIME, len(crossing), _UNITS_AT_A_TIME)):
+        # Pieces inherit the sides of their cells: once for all of these units.
+        found = []
+        for unit in units:
+            slopes = np.ascontiguousarray(gradients[regions, unit])
+            pieces = cells.split(slopes, values[regions, unit])
+            if len(pieces.parents) > most_regions:
+                raise TooManyRegionsError(most_regions, network.architecture)
+            cells, regions = pieces.cells, regions[pieces.parents]
+            found.append((pieces.parents, pieces.positive))
+        ancestors = np.arange(len(cells))
+        own = np.empty((len(cells), len(units)), dtype=bool)
+        for place, (parents, positive) in reversed(list(enumerate(found))):
+            own[:, place] = positive[ancestors]
+            ancestors = parents[ancestors]
+        sides = sides[ancestors]
+        sides[:, units] = own
     return Pieces(cells, regions, sides)
 
 

@@ -1,8 +1,8 @@
 """Which boxes of latent space matter for samples, where regions are too many to list them.
 
 Beginning with one box for every orthant, large enough to hold all that counts, boxes are halved
-until few boundaries cross them.  On the way, the generator is enclosed on every box: affine, but for
-a remainder.  With the whitened image of a box at least ``d`` away from a sample,
+until few boundaries cross them.  On the way, the generator is enclosed on every box: affine, but
+for a remainder.  With the whitened image of a box at least ``d`` away from a sample,
 
     int_box N(z; 0, I) N(x; g(z), N) dz <= P(box) max N e^(-d^2 / 2),
 
@@ -13,8 +13,8 @@ is cut into regions and integrated exactly.  Everything about a box is shared by
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -46,8 +46,6 @@ MOST_BOXES = 100_000
 # box is put, to know how much is little.
 _N_POINTS = 2048
 _FIRST_HALF = 2.0**-6
-# Beyond this distance, in units of the noise, squares overflow before they are compared.
-_FARTHEST = 1e100
 # Numbers that are compared at a time.
 _NUMBERS_AT_A_TIME = 1 << 21
 
@@ -91,7 +89,7 @@ class Explorer:
             part = np.arange(begin, min(begin + size, shape[1]))
             enclosures = enclose_outputs(self.network, boxes.take(part))
             n_cuts[part] = enclosures.n_cuts
-            for group in self._groups():
+            for group in self._groups:
                 nearest, farthest = group.distances(enclosures, boxes.take(part))
                 log_scale = group.log_constant + log_masses[part]
                 with np.errstate(over="ignore"):
@@ -99,13 +97,20 @@ class Explorer:
                     upper[np.ix_(group.indices, part)] = log_scale - 0.5 * nearest**2
         return BoxBounds(lower, upper, n_cuts)
 
-    def _groups(self) -> Iterator[_Group]:
+    @cached_property
+    def _groups(self) -> list[_Group]:
         """Samples of which the same features were observed."""
         patterns, owner = np.unique(~np.isnan(self.rows), axis=0, return_inverse=True)
+        groups = []
         for number, pattern in enumerate(patterns):
             indices, features = np.flatnonzero(owner.ravel() == number), np.flatnonzero(pattern)
             noise = self.noise if pattern.all() else self.noise.restrict(features)
-            yield _Group(indices, features, noise, noise.whiten(self.rows[np.ix_(indices, features)]))
+            whitened = noise.whiten(self.rows[np.ix_(indices, features)])
+            sizes = np.abs(noise.whiten(np.eye(features.size)))
+            if np.count_nonzero(sizes) == features.size:
+                sizes = np.diagonal(sizes)
+            groups.append(_Group(indices, features, noise, whitened, sizes))
+        return groups
 
     def first_boxes(self) -> LatentBoxes:
         """Return a small box for every sample, around the best of some points."""
@@ -113,7 +118,7 @@ class Explorer:
         points = np.random.default_rng(0).standard_normal((_N_POINTS, n_components))
         images = self.network.forward(points)
         centers = np.empty((len(self.rows), n_components))
-        for group in self._groups():
+        for group in self._groups:
             whitened = group.noise.whiten(images[:, group.features])
             products = group.whitened @ whitened.T
             squares = np.square(whitened).sum(axis=1) + np.square(points).sum(axis=1)
@@ -131,7 +136,7 @@ class Explorer:
         few_cuts = _FEW_CUTS[n_components - 1] if few_cuts is None else few_cuts
         log_lower = self._first_lower_bounds()
         log_heights = np.empty(len(self.rows))
-        for group in self._groups():
+        for group in self._groups:
             log_heights[group.indices] = group.log_constant
         reach = _root(log_heights - log_lower, gaussians)
         log_rest = log_heights + math.log(2 * n_components) + log_ndtr(-reach)
@@ -143,10 +148,12 @@ class Explorer:
             below = np.full(len(self.rows), -np.inf)
             log_lower = np.maximum(log_lower, _add(below, bounds.lower, matters))
             dropped = _find_negligible(bounds.upper, matters, log_lower - _DROPPED)
-            kept = matters & (~dropped | _reached(boxes, gaussians))
+            if gaussians is not None:
+                dropped &= ~_reached(boxes, gaussians)
+            kept: Bools = matters & ~dropped
             log_rest = _add(log_rest, bounds.upper, matters & ~kept)
             used = kept.any(axis=0)
-            n_boxes += len(used)
+            n_boxes += len(boxes.halves)
             small = (bounds.n_cuts <= few_cuts) | (boxes.halves <= _SMALLEST_HALF)
             leaf, divided = np.flatnonzero(used & small), np.flatnonzero(used & ~small)
             leaves.append(boxes.take(leaf))
@@ -172,6 +179,7 @@ class _Group(NamedTuple):
     features: Integers
     noise: Noise
     whitened: Floats  # (k, d)
+    sizes: Floats  # of the entries of the matrix that whitens: (d, d), or (d,) if it is diagonal
 
     @property
     def log_constant(self) -> float:
@@ -188,7 +196,8 @@ class _Group(NamedTuple):
         features = self.features
         slopes = self.noise.whiten_maps(np.ascontiguousarray(outputs.maps.slopes[:, features]))
         offsets = self.noise.whiten(outputs.maps.offsets[:, features])
-        radii = outputs.radii[:, features] @ np.abs(self.noise.whiten(np.eye(features.size)))
+        radii = outputs.radii[:, features]
+        radii = radii * self.sizes if self.sizes.ndim == 1 else radii @ self.sizes
         remainder = np.sqrt(np.square(radii).sum(axis=1))
         # Along the directions of the slopes, and across all of them.
         basis, triangles = np.linalg.qr(slopes)
@@ -230,14 +239,13 @@ def _root(log_drops: Floats, gaussians: Gaussians | None) -> float:
     return 2.0 ** math.ceil(math.log2(reach))
 
 
-def _reached(boxes: LatentBoxes, gaussians: Gaussians | None) -> Bools | bool:
+def _reached(boxes: LatentBoxes, gaussians: Gaussians) -> Bools:
     """Tell which boxes hold some of each Gaussian: (n, b)."""
-    if gaussians is None:
-        return False
     means, factors = gaussians
     deviations = np.sqrt(np.square(factors).sum(axis=2))
     apart = np.abs(boxes.centers - means[:, None]) - boxes.halves[:, None]
-    return np.all(apart <= _REACH * deviations[:, None], axis=2)
+    reached: Bools = np.all(apart <= _REACH * deviations[:, None], axis=2)
+    return reached
 
 
 def _add(log_sums: Floats, terms: Floats, chosen: Bools) -> Floats:

@@ -45,9 +45,7 @@ class NetworkModel(ABC):
         """Return all regions; an error where they are not listed."""
 
     @abstractmethod
-    def visitor_for(
-        self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None
-    ) -> Visitor:
+    def visitor_for(self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None) -> Visitor:
         """Return who visits the regions that matter for samples (n, D), and for Gaussians."""
 
     @property
@@ -57,8 +55,23 @@ class NetworkModel(ABC):
 
     @property
     @abstractmethod
+    def n_weights(self) -> int:
+        """Number of identifiable parameters of the network."""
+
+    @cached_property
     def n_parameters(self) -> int:
         """Number of identifiable parameters."""
+        n_parameters = self.n_weights + self.noise.n_parameters
+        if self.network.is_affine:
+            # The model is a Gaussian, which has no more than a mean and a covariance; rotations
+            # that mix latent variables and factors leave it as it is.
+            n_features, n_components = self.network.n_features, self.network.n_components
+            n_factors = self.noise.n_factors
+            most = n_features + n_features * (n_features + 1) // 2
+            if n_factors > 0 and n_components + n_factors >= n_features:
+                return most
+            n_parameters = min(n_parameters - n_components * n_factors, most)
+        return n_parameters
 
     @abstractmethod
     def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
@@ -274,21 +287,6 @@ class Model(NetworkModel):
         """Number of those of the network."""
         return self.network.count_identifiable(self.partition.patterns)
 
-    @cached_property
-    def n_parameters(self) -> int:
-        """Number of identifiable parameters."""
-        n_parameters = self.n_weights + self.noise.n_parameters
-        if self.network.is_affine:
-            # The model is a Gaussian, which has no more than a mean and a covariance; rotations
-            # that mix latent variables and factors leave it as it is.
-            n_features, n_components = self.network.n_features, self.network.n_components
-            n_factors = self.noise.n_factors
-            most = n_features + n_features * (n_features + 1) // 2
-            if n_factors > 0 and n_components + n_factors >= n_features:
-                return most
-            n_parameters = min(n_parameters - n_components * n_factors, most)
-        return n_parameters
-
     def locate(self, latent: Floats) -> NDArray[np.intp]:
         """Find the regions of latent points (n, S)."""
         return self.partition.locate(self.network.patterns(latent))
@@ -297,9 +295,7 @@ class Model(NetworkModel):
         """Return all regions."""
         return self.partition
 
-    def visitor_for(
-        self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None
-    ) -> Visitor:
+    def visitor_for(self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None) -> Visitor:
         """Return who visits the regions: the same for all samples."""
         return self.visitor
 

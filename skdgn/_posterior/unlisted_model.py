@@ -18,12 +18,13 @@ from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._partition import (
     ComposedMaps,
+    LatentBoxes,
     Partition,
     TooManyRegionsError,
     build_partition,
     refuse_hopeless,
 )
-from skdgn._posterior.exploration import Exploration, Explorer, Gaussians
+from skdgn._posterior.exploration import Explorer, Gaussians
 from skdgn._posterior.model import MOST_REGIONS, Model, NetworkModel
 from skdgn._posterior.visits import Visitor
 from skdgn._runtime import Floats, Workers, read
@@ -32,6 +33,8 @@ from skdgn._runtime import Floats, Workers, read
 _SAMPLES_AT_A_TIME = 128
 # Boxes that are cut together; neighbors are crossed by the same boundaries.
 _BOXES_AT_A_TIME = 128
+# For so few samples it does not pay to group regions.
+_FEW_SAMPLES = 24
 # Regions that matter for the samples of one posterior: more would take gigabytes.
 _MOST_PIECES = 1_000_000
 # Regions are listed if the memory for their maps, and what is made of these, is below 2 GB.
@@ -39,6 +42,12 @@ _COPIES_OF_MAPS = 2
 _MOST_BYTES = 2.0**31
 # Rounding errors of a log density, relative to 1 + its size, by which bounds are widened.
 _ROUNDING = 1e-12
+# Half of the width of a box where it does not matter which.
+_ANY_HALF = 1e-3
+# Points whose patterns tell which parameters do anything.
+_N_POINTS = 1024
+# Of a distance, in units of the noise.
+_LARGEST_SQUARE = 1e200
 # A rest of the density beyond this share is worth a warning.
 _LOG_LARGEST_REST = math.log(1e-6)
 
@@ -90,9 +99,11 @@ class UnlistedModel(NetworkModel):
         raise RegionsNotListedError(self.network)
 
     @property
-    def n_parameters(self) -> int:
-        """Number of parameters, as if no unit were dead."""
-        raise RegionsNotListedError(self.network)
+    def n_weights(self) -> int:
+        """Number of identifiable parameters of the network, by the patterns of some points."""
+        points = np.random.default_rng(0).standard_normal((_N_POINTS, self.network.n_components))
+        patterns = np.unique(self.network.patterns(points), axis=0)
+        return self.network.count_identifiable(patterns)
 
     def locate(self, latent: Floats) -> NDArray[np.intp]:
         """Return -1 for all latent points (n, S): regions have no numbers."""
@@ -106,13 +117,19 @@ class UnlistedModel(NetworkModel):
 
     def visitor_for(self, rows: Floats, gaussians: Gaussians | None = None) -> Visitor:
         """Return who visits the regions that matter for samples (n, D), and for Gaussians."""
-        found = Explorer(self.network, self.noise, rows).explore(gaussians=gaussians)
-        partition = self._cut(found, np.arange(len(found.boxes.halves)))
-        return Visitor.prepare(partition, self.noise)
+        # Of samples so far out that nothing is known, a visitor of any region says so.
+        boxes = LatentBoxes(np.zeros((1, self.network.n_components)), np.full(1, _ANY_HALF))
+        known = self._are_known(rows)
+        if known.any():
+            if gaussians is not None:
+                gaussians = gaussians[0][known], gaussians[1][known]
+            explorer = Explorer(self.network, self.noise, rows[known])
+            boxes = explorer.explore(gaussians=gaussians).boxes
+        return Visitor.prepare(self._cut(boxes), self.noise)
 
-    def _cut(self, found: Exploration, chosen: NDArray[np.intp]) -> Partition:
-        cells = found.boxes.take(chosen).cells()
-        partition = build_partition(self.network, _MOST_PIECES, within=cells)
+    def _cut(self, boxes: LatentBoxes) -> Partition:
+        """Find the regions within boxes."""
+        partition = build_partition(self.network, _MOST_PIECES, within=boxes.cells())
         # So few regions that their maps are composed once.
         return replace(partition, maps=ComposedMaps.of(partition.maps.composed))
 
@@ -139,16 +156,33 @@ class UnlistedModel(NetworkModel):
         """Log density from the regions that matter, and the most there is elsewhere: (n, 2)."""
         row_bytes = max(self.row_bytes, workers.memory / _SAMPLES_AT_A_TIME)
         result = np.empty((len(rows), 2))
-        return workers.fill(result, lambda batch: self._integrate_batch(read(batch)), row_bytes, rows)
+        return workers.fill(
+            result, lambda batch: self._integrate_batch(read(batch)), row_bytes, rows
+        )
+
+    def _are_known(self, rows: Floats) -> NDArray[np.bool_]:
+        """Tell which samples (n, D) are not so far out that squares overflow."""
+        with np.errstate(over="ignore"):
+            return np.nansum(rows**2 / self.noise.variances, axis=1) < _LARGEST_SQUARE
 
     def _integrate_batch(self, rows: Floats) -> Floats:
+        # Without any feature there is nothing to integrate: all of the prior.
+        result = np.full((len(rows), 2), [0.0, -np.inf])
+        result[~self._are_known(rows), 0] = -np.inf
+        asked = np.flatnonzero(self._are_known(rows) & ~np.isnan(rows).all(axis=1))
+        if asked.size > 0:
+            result[asked] = self._explore_and_integrate(rows[asked])
+        return result
+
+    def _explore_and_integrate(self, rows: Floats) -> Floats:
         found = Explorer(self.network, self.noise, rows).explore()
         log_density = np.full(len(rows), -np.inf)
         # A few boxes at a time: all regions that matter for all samples may take gigabytes.
         for begin in range(0, len(found.boxes.halves), _BOXES_AT_A_TIME):
             part = np.arange(begin, min(begin + _BOXES_AT_A_TIME, len(found.boxes.halves)))
             used = np.flatnonzero(found.matters[:, part].any(axis=1))
-            visitor = Visitor.prepare(self._cut(found, part), self.noise)
+            partition = self._cut(found.boxes.take(part))
+            visitor = Visitor.prepare(partition, self.noise, len(used) > _FEW_SAMPLES)
             own = visitor.visit(rows[used]).log_density
             log_density[used] = np.logaddexp(log_density[used], own)
         return np.stack([log_density, found.log_rest], axis=1)

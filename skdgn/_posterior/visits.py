@@ -95,10 +95,13 @@ class Visitor:
     complete: CompleteRegions
 
     @classmethod
-    def prepare(cls, partition: Partition, noise: Noise) -> Visitor:
-        """Compute what does not depend on the rows."""
+    def prepare(cls, partition: Partition, noise: Noise, in_groups: bool = True) -> Visitor:
+        """Compute what does not depend on the rows.
+
+        For few rows, it takes longer to group regions than to look at each of them.
+        """
         conditionals = condition(partition, noise)
-        groups = group_regions(partition, noise)
+        groups = group_regions(partition, noise, in_groups)
         whitened_cells = partition.cells.whiten(conditionals.factors)
         return cls(partition, noise, CompleteRegions(conditionals, groups, whitened_cells))
 
