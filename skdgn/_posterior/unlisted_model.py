@@ -136,8 +136,7 @@ class UnlistedModel(NetworkModel):
     def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Log p(x) of every sample (n, D), from the regions that matter."""
         log_density, log_rest = self._integrate(rows, workers).T
-        known = log_density > -np.inf
-        if np.any(log_rest[known] - log_density[known] > _LOG_LARGEST_REST):
+        if np.any(log_rest > log_density + _LOG_LARGEST_REST):
             warnings.warn(
                 "Some log densities may be too small: latent space was not explored to the end. "
                 "log_density_bounds says by how much.",

@@ -106,17 +106,16 @@ def test_lower_bounds_of_gaussians_far_from_the_posterior_are_exact() -> None:
     np.testing.assert_allclose(elbo, expected, rtol=1e-10)
 
 
-def large_estimator() -> PiecewiseAffineDGN:
-    network = random_network(2, (400, 400), n_features=3, seed=2)
-    return PiecewiseAffineDGN.from_network(
+def test_an_estimator_of_a_large_network_does_not_list_its_regions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("skdgn._posterior.unlisted_model.MOST_REGIONS", 50)
+    network = random_network(2, (16, 12), seed=2)
+    model = PiecewiseAffineDGN.from_network(
         network.coefs, network.intercepts, 0.1, activation="relu"
     )
-
-
-def test_an_estimator_of_a_large_network_does_not_list_its_regions() -> None:
-    model = large_estimator()
     for name in ("n_regions_", "weights_", "weights_error_", "partition_"):
-        with pytest.raises(AttributeError, match=r"hidden_layer_sizes=\(400, 400\) are not listed"):
+        with pytest.raises(AttributeError, match=r"hidden_layer_sizes=\(16, 12\) are not listed"):
             getattr(model, name)
     with pytest.raises(ValueError, match="are not listed"):
         model.predict([[0.0, 0.0, 0.0]])
