@@ -12,14 +12,12 @@ SOURCE_HASH := import hashlib, pathlib; \
 	files = sorted(pathlib.Path("skdgn").rglob("*.py")); \
 	content = b"".join(f.as_posix().encode() + f.read_bytes() for f in files); \
 	print(hashlib.sha256(content).hexdigest()[:16])
-arrays bench demo docs figures test test-all thorough: export NUMBA_CACHE_DIR = \
+arrays bench coverage demo docs figures test test-all thorough: export NUMBA_CACHE_DIR = \
 	$(CURDIR)/.numba_cache/$(shell $(PYTHON) -c '$(SOURCE_HASH)')
-
-HAS_TORCH = $(PY) -c 'import importlib.util as u; print("yes" if u.find_spec("torch") else "")'
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two targets must not install into one environment at the same time
-.PHONY: arrays bench clean demo docs figures help lint test test-all thorough widths
+.PHONY: arrays bench clean coverage demo docs figures help lint test test-all thorough widths
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -27,14 +25,19 @@ help: ## list the targets
 demo: $(VENV)/.stamp-plot ## run examples/plot_demo.py
 	$(PY) examples/plot_demo.py
 
-test: $(VENV)/.stamp-test ## run tests and doctests, with coverage
-	# First kernels as plain Python, so that coverage sees them; compiled ones, with which these are
-	# compared, are then in the cache for both workers of all other tests.
-	NUMBA_DISABLE_JIT=1 $(PY) -m pytest -n 2 tests/test_uncompiled.py \
-		--cov --cov-report= --cov-fail-under=0
-	$(if $(shell $(HAS_TORCH)),,UNTESTED_FOLDER=skdgn) $(PY) -m pytest -n 2 --cov --cov-append
+# First kernels as plain Python: compiled ones, with which these are compared, are then in the cache
+# for both workers of all other tests.
+test: $(VENV)/.stamp-test ## run tests and doctests
+	NUMBA_DISABLE_JIT=1 $(PY) -m pytest -n 2 tests/test_uncompiled.py
+	$(PY) -m pytest -n 2
 
 test-all: $(VENV)/.stamp-extras test ## the same with every extra installed first
+
+# Counting takes a third of the time of the tests, so that it is not a part of these.
+coverage: $(VENV)/.stamp-extras ## the same with branch coverage, kernels included; fails below 95 %
+	NUMBA_DISABLE_JIT=1 $(PY) -m pytest -n 2 tests/test_uncompiled.py \
+		--cov --cov-report= --cov-fail-under=0
+	$(PY) -m pytest -n 2 --cov --cov-append
 
 thorough: $(VENV)/.stamp-test ## run the many random cases that `make test` takes a portion of
 	$(PY) -m pytest -n 2 -m thorough tests

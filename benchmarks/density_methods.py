@@ -6,10 +6,10 @@ every fifth is held out once); and fitted to all of it and judged by its BIC, wh
 (`bic`).  The fits of the winners to all of the training part are scored on the test part.
 Everything else is left at its default, ours and theirs.
 
-Ensembles are averages of densities, of as many members, fitted to bootstrap samples.  Members take
-turns with the three sizes that validation likes best for a single model.  The last member of ours
-is one Gaussian, for samples that are far from what all others have seen; samples that a member has
-not seen tell how much it counts (``weights="stacked"``).
+Ensembles are averages of densities, of as many members.  Those of Gaussian mixtures are fitted to
+bootstrap samples, and take turns with the three sizes that validation likes best for a single
+model.  Ours has its default members; samples that a member has not seen tell how much it counts
+(``weights="stacked"``).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ BAGGED = "bagged GaussianMixture"
 OURS = ("PiecewiseAffineDGN", "DGNMixture")
 ENSEMBLE = "DGNEnsemble"
 METHODS = (*THEIRS, BAGGED, *OURS, ENSEMBLE)
-# Ensembles, and whose sizes their members have.
-MEMBERS = {BAGGED: "GaussianMixture", ENSEMBLE: "DGNMixture"}
+# Nothing is chosen for these: one fit.
+AVERAGES = (BAGGED, ENSEMBLE)
 N_MEMBERS = 6
 N_MEMBER_SIZES = 3
 N_FOLDS = 5
@@ -104,8 +104,10 @@ def candidates(
     trials: list[dict[str, Any]],
 ) -> Iterator[Parameters]:
     """List what is tried on so many rows, given the results of other methods and its own so far."""
-    if method in MEMBERS:
-        ranked = sorted(results[MEMBERS[method]]["trials"], key=lambda trial: -trial["validation"])
+    if method == ENSEMBLE:
+        yield {}
+    elif method == BAGGED:
+        ranked = sorted(results["GaussianMixture"]["trials"], key=lambda own: -own["validation"])
         yield {"members": [trial["parameters"] for trial in ranked[:N_MEMBER_SIZES]]}
     elif method == "GaussianMixture":
         for covariance_type, numbers in N_GAUSSIANS.items():
@@ -177,13 +179,12 @@ def best_number(result: Result, covariance_type: str) -> int:
 
 def make(method: str, parameters: Parameters, seed: int, n_members: int) -> Any:
     """Make an estimator; parameters of an ensemble are those of its members."""
-    if method in MEMBERS:
+    if method == ENSEMBLE:
+        return skdgn.DGNEnsemble(n_estimators=n_members, weights="stacked", random_state=seed)
+    if method == BAGGED:
         sizes = itertools.islice(itertools.cycle(parameters["members"]), n_members)
-        members = [make(MEMBERS[method], size, seed + k, 0) for k, size in enumerate(sizes)]
-        if method == BAGGED:
-            return BaggedGaussianMixture(members, random_state=seed)
-        members[-1] = make("PiecewiseAffineDGN", network_parameters(1, (), "full"), seed, 0)
-        return skdgn.DGNEnsemble(members, weights="stacked", random_state=seed)
+        members = [make("GaussianMixture", size, seed + k, 0) for k, size in enumerate(sizes)]
+        return BaggedGaussianMixture(members, random_state=seed)
     if method == "DGNMixture":
         network = make("PiecewiseAffineDGN", parameters["estimator"], seed, n_members)
         return skdgn.DGNMixture(**(parameters | {"estimator": network}), random_state=seed)
@@ -240,7 +241,7 @@ def run(
         for parameters in candidates(method, len(folds[0][0]), results, trials):
             trial: dict[str, Any] = {"parameters": parameters, "validation": None, "bic": None}
             try:
-                if method not in MEMBERS:
+                if method not in AVERAGES:
                     scores = [
                         mean_log_density(
                             make(method, parameters, seed, n_members).fit(train[inner]),
@@ -263,7 +264,7 @@ def run(
             if time.process_time() - started > search_seconds:
                 break
     result: Result = {"trials": trials, "seconds": time.process_time() - started}
-    if method in MEMBERS:
+    if method in AVERAGES:
         return result | {"validation": trials[0]}
     result["validation"] = best_trial(trials)
     if trials[0]["bic"] is not None:

@@ -89,8 +89,8 @@ def choose(candidates: Iterable[Any], train: Floats, folds: Iterable[Any]) -> An
     return max(candidates, key=score)
 
 
-def run_digits() -> None:
-    rng = np.random.default_rng(0)
+def run_digits(seed: int) -> None:
+    rng = np.random.default_rng(seed)
     digits = load_digits().data
     X = (digits + rng.uniform(size=digits.shape)) / 16.0
     order = rng.permutation(len(X))
@@ -142,14 +142,14 @@ def read_table(name: str) -> Floats | None:
     return np.loadtxt(path, delimiter=",", usecols=columns, skiprows=n_lines)
 
 
-def run_tables(names: Sequence[str], prior_weights: Sequence[str]) -> None:
+def run_tables(names: Sequence[str], prior_weights: Sequence[str], seeds: Iterable[int]) -> None:
     for name in names:
         X = read_table(name)
         if X is None:
             print(f"{name}: not in the folder named by SKDGN_DATA")
             continue
         scores: dict[str, list[float]] = {}
-        for seed in range(N_SPLITS):
+        for seed in seeds:
             parts = train_test_split(X, test_size=0.2, random_state=seed)
             center, deviations = parts[0].mean(axis=0), parts[0].std(axis=0)
             deviations = np.where(deviations > 0.0, deviations, 1.0)
@@ -239,12 +239,12 @@ def read_images(kind: str) -> Floats | None:
         return np.frombuffer(file.read(), dtype=np.uint8, offset=16).reshape(-1, 784).astype(float)
 
 
-def run_mnist(n_networks: int, n_train: int, n_iterations: int) -> None:
+def run_mnist(n_networks: int, n_train: int, n_iterations: int, seed: int) -> None:
     images = read_images("train"), read_images("t10k")
     if images[0] is None or images[1] is None:
         print("mnist: not in the folder named by SKDGN_DATA")
         return
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     chosen = [images[0][rng.permutation(60_000)[:n_train]], images[1][:1000]]
     train, test = ((part + rng.uniform(size=part.shape)) / 256.0 for part in chosen)
     half = test[:200].copy()
@@ -302,18 +302,23 @@ def main() -> None:
     parser.add_argument("--networks", type=int, default=32, help="of the mixtures for mnist")
     parser.add_argument("--images", type=int, default=10_000, help="for training")
     parser.add_argument("--iterations", type=int, default=6, help="of the mixtures for mnist")
+    parser.add_argument("--first-seed", type=int, default=0, help="of splits and dequantization")
+    parser.add_argument("--splits", type=int, default=N_SPLITS, help="of the tables")
     options = parser.parse_args()
+    seeds = range(options.first_seed, options.first_seed + options.splits)
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.filterwarnings("ignore", "The noise of feature", UserWarning)
     with threadpool_limits(limits=1):
         for part in options.parts:
             print(f"-- {part}")
             if part == "mnist":
-                run_mnist(options.networks, options.images, options.iterations)
+                run_mnist(options.networks, options.images, options.iterations, options.first_seed)
             elif part == "tables":
-                run_tables(options.tables, options.prior_weights)
+                run_tables(options.tables, options.prior_weights, seeds)
+            elif part == "digits":
+                run_digits(options.first_seed)
             else:
-                {"digits": run_digits, "cost": run_cost}[part]()
+                run_cost()
 
 
 if __name__ == "__main__":

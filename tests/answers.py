@@ -52,6 +52,11 @@ def ask(n_components: int, kind: str) -> dict[str, np.ndarray]:
         answers["log_probability"] = np.exp(
             model.log_probability(lower, [*lower[:2] + 1.0, lower[2]])
         )
+        bounds = {"lower": np.where(np.isnan(incomplete), 0.5, np.nan), "upper": [2.0, 9e9, np.nan]}
+        answers |= {
+            "imputed_between": model.impute(incomplete, **bounds),
+            "draws_between": model.impute(incomplete, "sample", 2, 0, **bounds),
+        }
     if n_components < 4:
         # With more dimensions, moments are estimates, and rounding may turn the frames of draws.
         answers |= {

@@ -1,6 +1,6 @@
 """The scikit-learn classes, and what they share."""
 
-from skdgn._estimators.checks import check_hidden_layer_sizes, index_of_feature
+from skdgn._estimators.checks import check_integers, index_of_feature
 from skdgn._estimators.classifier import DGNClassifier
 from skdgn._estimators.density import ExactDensity, SumOfDensities, check_density
 from skdgn._estimators.documentation import DocumentedMixin
@@ -25,7 +25,7 @@ __all__ = [
     "PiecewiseAffineDGN",
     "SumOfDensities",
     "check_density",
-    "check_hidden_layer_sizes",
+    "check_integers",
     "fit_context",
     "index_of_feature",
 ]

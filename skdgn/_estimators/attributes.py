@@ -19,6 +19,7 @@ NOT_ITERATED: dict[str, Any] = {
     "n_iter_": 0,
     "lower_bounds_": np.empty(0),
     "lower_bound_": math.nan,
+    "lower_bound_error_": 0.0,
     "_running": [],
 }
 

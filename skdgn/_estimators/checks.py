@@ -104,10 +104,8 @@ def check_continuation(
         )
 
 
-def check_hidden_layer_sizes(
-    sizes: int | Sequence[int], name: str = "hidden_layer_sizes"
-) -> tuple[int, ...]:
-    """Refuse widths that are not positive integers; one width stands for one layer."""
+def check_integers(sizes: int | Sequence[int], name: str) -> tuple[int, ...]:
+    """Refuse sizes that are not positive integers; one stands for a tuple of one."""
     widths = (sizes,) if isinstance(sizes, int | Integral) else tuple(sizes)
     for size in widths:
         if not is_integer(size) or size < 1:

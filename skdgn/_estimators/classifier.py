@@ -148,7 +148,7 @@ class DGNClassifier(
         """
         with unchanged_by_failure(self):
             rows, labels = validate_rows_and_targets(self, X, y, ensure_min_samples=2)
-            check_classification_targets(labels)
+            _check_labels(labels)
             weights = check_weights(sample_weight, rows)
             heavy = np.flatnonzero(weights > 0.0)
             rows, weights = rows[heavy], weights[heavy]
@@ -315,3 +315,12 @@ def _means(rows: NDArray[Any], weights: Floats, default: Floats) -> Floats:
     totals = weights @ observed
     sums = weights @ np.where(observed, rows, 0.0)
     return np.where(totals > 0.0, sums / np.where(totals > 0.0, totals, 1.0), default)
+
+
+def _check_labels(labels: NDArray[Any]) -> None:
+    """Refuse targets that are no classes."""
+    try:
+        check_classification_targets(labels)
+    except TypeError as error:  # they cannot be sorted
+        kinds = sorted({type(label).__name__ for label in labels})
+        raise ValueError(f"y must hold labels of one kind, got {', '.join(kinds)}.") from error

@@ -1,4 +1,4 @@
-"""What a fitted model says of some features, given others: imputation, conditional densities."""
+"""What a fitted model says of some features, given others."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators.checks import index_of_feature
 from skdgn._estimators.inference import ExactInference
 from skdgn._network import finite_array
 from skdgn._posterior import FeatureDistributions, quantiles
-from skdgn._runtime import Floats, check_integer, read
+from skdgn._runtime import Floats, read
 
-_METHODS = ("mean", "sample")
 # Probabilities of quantiles must stand out from the errors of distribution functions.
 _SMALLEST_SHARE = 1e-12
 
@@ -35,71 +33,6 @@ class ExactConditioning(ExactInference):
     def _column_names(self) -> list[Any]:
         """Names of the features, or their numbers."""
         return list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
-
-    def impute(
-        self,
-        X: ArrayLike,
-        method: str = "mean",
-        n_draws: int | None = None,
-        random_state: Any = None,
-    ) -> Any:
-        """Fill in what is missing, given what was observed.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.  Samples without any value are allowed.
-        method : {"mean", "sample"}, default="mean"
-            The conditional mean, or an independent draw from the conditional distribution: of the
-            region, then of the latent point in it, then of the noise; before all of them, of the
-            network of a mixture or the member of an ensemble.
-        n_draws : int, default=None
-            Number of completed tables; ``method="sample"`` only.  None returns one, without an
-            axis for it.
-        random_state : int, RandomState, Generator or None, default=None
-            Seed of the draws: an integer gives the same ones each time.  None takes the
-            estimator's own ``random_state``.
-
-        Returns
-        -------
-        X_imputed : array-like of shape (n_samples, n_features) or (n_draws, n_samples, n_features)
-            Observed entries are returned as they are.  A frame is returned as a frame, with the
-            same columns and index; several draws as a list of frames.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skdgn import PiecewiseAffineDGN
-        >>> model = PiecewiseAffineDGN.from_network(
-        ...     coefs=[[[1.0]], [[1.0], [2.0]]],
-        ...     intercepts=[[0.0], [0.0, 0.0]],
-        ...     noise_covariance=0.01,
-        ...     activation="abs",
-        ... )
-        >>> model.impute([[1.0, np.nan], [np.nan, 4.0]]).round(2)
-        array([[1.  , 1.98],
-               [2.  , 4.  ]])
-        """
-        check_is_fitted(self)
-        if not isinstance(method, str) or method not in _METHODS:
-            raise ValueError(f"method must be one of {_METHODS}, got {method!r}.")
-        if n_draws is not None:
-            if method != "sample":
-                raise ValueError(
-                    f'n_draws must be None unless method="sample", got {n_draws!r} with '
-                    f"method={method!r}."
-                )
-            check_integer(n_draws, "n_draws", or_none=" or None")
-        observed = self._validate_rows(X)
-        if method == "mean":
-            tables = self._complete(observed)
-        else:
-            tables = self._complete(observed, int(n_draws or 1), random_state)
-        if is_frame(X):
-            tables = [write_frame(X, table, np.isnan(observed).any(axis=0)) for table in tables]
-        if n_draws is None:
-            return tables[0]
-        return tables if is_frame(X) else np.stack(tables)
 
     def _complete(
         self, observed: NDArray[Any], n_draws: int | None = None, random_state: Any = None

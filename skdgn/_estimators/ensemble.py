@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,10 +20,10 @@ from skdgn._estimators.checks import check_observed
 from skdgn._estimators.density import ExactDensity, SumOfDensities, check_density
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.inference import InformationCriteria
-from skdgn._estimators.mixture import default_mixture
+from skdgn._estimators.members import default_members
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, fit_context
 from skdgn._estimators.validation import check_weights, validate_rows
-from skdgn._fit import bootstrap_weights, stack
+from skdgn._fit import bootstrap_weights, stack, subsample_weights
 from skdgn._runtime import (
     Floats,
     Reporter,
@@ -35,39 +35,44 @@ from skdgn._runtime import (
 )
 
 _RULES = ("equal", "stacked", "bic")
-# Parts of the samples of which one after the other is held out, to stack without a bootstrap.
+# Share of the samples that are drawn for a member, and what tells this draw from its other seeds.
+_SHARE, _DRAWS = 0.8, 1
+# Parts of the samples of which one after the other is held out, to stack fits to all of them.
 _N_FOLDS = 5
 
 
 class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator):
     """Average of exact densities, itself an exact density.
 
-    Every member is fitted on its own, to a bootstrap sample or from another seed, or is a model of
-    another size.  Their densities are averaged, not their logs: the average is a density again, and
-    its log is at least as high as the average of the logs.  It evens out what a single fit owes to
-    chance, which pays most where there are few samples.
+    Every member is fitted on its own, to a random part of the samples or from another seed, or is a
+    model of another size.  Their densities are averaged, not their logs: the average is a density
+    again, and its log is at least as high as the average of the logs.  It evens out what a single
+    fit owes to chance, which pays most where there are few samples.
 
     Parameters
     ----------
     estimator : exact density, list of them or list of (str, exact density), default=None
         What is fitted: a `PiecewiseAffineDGN`, a `DGNMixture` or another ensemble.  None stands for
-        ``DGNMixture(n_networks=4)``, with fewer networks if there are fewer than 40 samples.  A
-        list has one member for each of its items, of any kind and size; names are those of
-        ``named_estimators_``.
+        mixtures that take turns: one that finds its sizes, large ones that follow their samples
+        closely, and one Gaussian at the end.  A list has one member for each of its items,
+        of any kind and size; names are those of ``named_estimators_``.
     n_estimators : int, default=10
         Number of members, if ``estimator`` is not a list.
-    bootstrap : bool, default=True
-        Whether each member is fitted to a bootstrap sample, drawn with replacement.  Otherwise all
-        are fitted to the same samples, from different seeds.
+    bootstrap : bool, default=False
+        Whether the samples of each member are drawn with replacement.
+    max_samples : float, default=None
+        Share of the samples that are drawn for each member, above 0 and at most 1.  None is 0.8, or
+        1.0 with a bootstrap or where members are compared by their `bic`.  Without a bootstrap, 1.0
+        fits all members to the same samples, from different seeds.
     weights : {"equal", "stacked", "bic"} or array-like of shape (n_members,), default="equal"
         Weights of the members.  ``"stacked"`` maximizes the likelihood of samples that a member has
-        not seen: those that its bootstrap sample left out, or, without a bootstrap, those of five
-        folds, for which every member is fitted five times more.  ``"bic"`` takes
-        ``exp(-bic / 2)``, the approximate posterior probability of a member; it needs
-        ``bootstrap=False``.  Numbers are divided by their sum.
+        not seen: those that were not drawn for it or, where all were, those of five folds, for
+        which every member is fitted five times more.  ``"bic"`` takes ``exp(-bic / 2)``, the
+        approximate posterior probability of a member fitted to all samples.  Numbers are divided by
+        their sum.
     n_best : int, default=None
-        How many members to keep, those of the lowest `bic`; needs ``bootstrap=False``.  None keeps
-        all.  With a list of candidates and equal weights it is the plain average of the best.
+        How many members to keep, those of the lowest `bic` of fits to all samples.  None keeps all.
+        With a list of candidates and equal weights it is the plain average of the best.
     n_jobs : int, default=None
         Number of members fitted at a time, as in joblib: -1 is all cores, None is one.  Each of
         them is fitted by one thread.
@@ -125,6 +130,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         "estimator": "no_validation",  # checked with an error that names what fits
         "n_estimators": [Interval(Integral, 1, None, closed="left")],
         "bootstrap": ["boolean"],
+        "max_samples": [None, Interval(Real, 0, 1, closed="right")],
         "weights": "no_validation",
         "n_best": [None, Interval(Integral, 1, None, closed="left")],
         **WORK_CONSTRAINTS,
@@ -138,7 +144,8 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         estimator: Any = None,
         n_estimators: int = 10,
         *,
-        bootstrap: bool = True,
+        bootstrap: bool = False,
+        max_samples: float | None = None,
         weights: Any = "equal",
         n_best: int | None = None,
         n_jobs: int | None = None,
@@ -148,6 +155,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         self.estimator = estimator
         self.n_estimators = n_estimators
         self.bootstrap = bootstrap
+        self.max_samples = max_samples
         self.weights = weights
         self.n_best = n_best
         self.n_jobs = n_jobs
@@ -235,7 +243,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         >>> candidates = [
         ...     PiecewiseAffineDGN(hidden_layer_sizes=(width,), tol=0.01) for width in (1, 2, 4, 6)
         ... ]
-        >>> ensemble = DGNEnsemble(candidates, bootstrap=False, n_best=2, random_state=0).fit(X)
+        >>> ensemble = DGNEnsemble(candidates, n_best=2, random_state=0).fit(X)
         >>> len(ensemble.estimators_)
         2
         """
@@ -245,7 +253,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
             table = validate_rows(self, X, reset=True, min_samples=2)
             table_weights = check_weights(sample_weight, table)
             if self.estimator is None:
-                templates = [default_mixture(table_weights.sum())] * len(templates)
+                templates = default_members(len(templates), self._share() * table_weights.sum())
             check_observed(table, table_weights, self._column_names(), self._workers())
             # Neither order nor repetition of the samples matters, as in the fit of a member.
             if fits_into(self._workers().memory, table):
@@ -346,6 +354,12 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
     def _needs_bic(self) -> bool:
         return self.n_best is not None or (isinstance(self.weights, str) and self.weights == "bic")
 
+    def _share(self) -> float:
+        """Share of the samples that are drawn for a member."""
+        if self.max_samples is not None:
+            return float(self.max_samples)
+        return 1.0 if self.bootstrap or self._needs_bic() else _SHARE
+
     def _check_templates(self) -> tuple[list[str] | None, list[Any]]:
         """Return what is to be fitted, a template for each member, and their names."""
         requirement = (
@@ -354,7 +368,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         )
         names: list[str] | None = None
         if self.estimator is None:
-            templates: list[Any] = [default_mixture()]
+            templates: list[Any] = default_members(1)
         elif isinstance(self.estimator, list | tuple):
             templates = list(self.estimator)
             if templates and all(_is_pair(item) for item in templates):
@@ -386,10 +400,12 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
             weights = _check_member_weights(self.weights, len(templates))
         if self._needs_bic():
             reason = 'weights="bic"' if self.n_best is None else f"n_best={self.n_best}"
+            compares = f"{reason} compares members fitted to the same samples: "
             if self.bootstrap:
+                raise ValueError(f"{compares}bootstrap must be False, got True.")
+            if self._share() < 1.0:
                 raise ValueError(
-                    f"{reason} compares members fitted to the same samples: bootstrap must be "
-                    "False, got True."
+                    f"{compares}max_samples must be None or 1.0, got {self.max_samples}."
                 )
             for template in templates:
                 if not isinstance(template, InformationCriteria):
@@ -417,14 +433,18 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         is_stacked = isinstance(self.weights, str) and self.weights == "stacked"
         tasks = []
         nothing = np.empty(0, dtype=np.intp)
+        draw = bootstrap_weights if self.bootstrap else subsample_weights
+        share = self._share()
+        are_all_drawn = not self.bootstrap and share == 1.0
         for k, template in enumerate(seeded):
-            if self.bootstrap:
-                weights = bootstrap_weights(rows, row_weights, generator)
+            weights, held_out = row_weights, nothing
+            if not are_all_drawn:
+                # Of a seed of its own: the first members are the same, however many there are.
+                chooser = np.random.default_rng([seeds[k], _DRAWS])
+                weights = draw(rows, row_weights, share, chooser)
                 held_out = np.flatnonzero(weights == 0.0) if is_stacked else nothing
-                tasks.append(_Task(k, template, weights, held_out, is_member=True))
-            else:
-                tasks.append(_Task(k, template, row_weights, nothing, is_member=True))
-        if is_stacked and not self.bootstrap:
+            tasks.append(_Task(k, template, weights, held_out, is_member=True))
+        if is_stacked and are_all_drawn:
             folds = generator.permutation(len(rows)) % min(_N_FOLDS, len(rows))
             for fold in range(folds.max() + 1):
                 weights = np.where(folds == fold, 0.0, row_weights)

@@ -206,6 +206,7 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
                 n_iter_=self.n_iter_ + 1,
                 lower_bounds_=np.array([result.lower_bound]),
                 lower_bound_=result.lower_bound,
+                lower_bound_error_=result.lower_bound_error,
                 _running=[own.to_state() for own in result.running],
             )
         return self
@@ -250,6 +251,7 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
             "n_iter_": len(result.lower_bounds),
             "lower_bounds_": result.lower_bounds,
             "lower_bound_": result.lower_bound,
+            "lower_bound_error_": result.lower_bound_error,
             "_running": [own.to_state() for own in result.running],
         }
 

@@ -11,14 +11,13 @@ from sklearn import get_config
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from skdgn._estimators.sklearn_parts import name_columns
 from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._posterior import Density, NetworkModel, Posterior, check_gaussians
-from skdgn._runtime import Floats, RandomSource, Reporter, Workers, check_integer, random_source
+from skdgn._runtime import Floats, RandomSource, Reporter, Workers, random_source
 
 
 class ExactInference(DensityMixin):
-    """The methods of an exact density that only read it: log densities and draws.
+    """The methods of an exact density that only read it: log densities.
 
     A mixin: the estimator provides ``_fitted_model``, the rest follows from it.
     """
@@ -140,41 +139,6 @@ class ExactInference(DensityMixin):
         weights = check_weights(sample_weight, log_densities[:, None])
         heavy = weights > 0  # no weight is not even a share of -inf
         return float(weights[heavy] @ log_densities[heavy]), float(weights.sum())
-
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Any, NDArray[np.intp]]:
-        """Draw samples from the model.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-            Number of samples.
-        random_state : int, RandomState, Generator or None, default=None
-            Seed of the draws: an integer gives the same samples each time.  None takes the
-            estimator's own ``random_state``.
-
-        Returns
-        -------
-        X : ndarray or frame of shape (n_samples, n_features)
-            The samples; a frame with the features' names if ``set_output`` asks for one.
-        labels : ndarray of shape (n_samples,)
-            Component each sample was drawn from: the region of latent space of a network, the
-            network of a mixture, the member of an ensemble.
-
-        Examples
-        --------
-        >>> from skdgn import PiecewiseAffineDGN
-        >>> model = PiecewiseAffineDGN.from_network(
-        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
-        ... )
-        >>> X, labels = model.sample(3, random_state=0)
-        >>> X.shape, labels
-        ((3, 2), array([0, 0, 0]))
-        """
-        check_is_fitted(self)
-        check_integer(n_samples, "n_samples")
-        generator = self._random_source(random_state)
-        rows, labels = self._fitted_model().draw(int(n_samples), generator)
-        return name_columns(self, rows), labels
 
     def _random_source(self, random_state: Any) -> RandomSource:
         """Where draws come from: the seed of a call, or the estimator's own."""

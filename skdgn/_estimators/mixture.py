@@ -86,6 +86,12 @@ class DGNMixture(
         By what sizes are chosen that are ``"auto"``: the mean log density of a fifth of the
         samples, which are held out until sizes are chosen, or `bic` or `aic` of all samples.  Of
         fewer than ten different samples none is held out: `bic` stands in.
+    n_averaged : int, default=1
+        Number of the best mixtures on the path of sizes that are averaged, if any size is
+        ``"auto"``: an average of mixtures is a mixture of all their networks.  Weights are those
+        that make the samples that were held out the likeliest, or by `bic` and `aic`
+        ``exp(-criterion / 2)``.  Each is fitted to all samples; ``lower_bound_``,
+        ``lower_bounds_`` and ``n_iter_`` are those of the likeliest.
     init_params : {"gaussian_mixture", "kmeans", "random"} or array-like, default="gaussian_mixture"
         Where the fit starts.  ``"gaussian_mixture"``: with scikit-learn's `GaussianMixture`, or
         where values are missing or weights are not whole numbers with a mixture of linear networks,
@@ -195,6 +201,7 @@ class DGNMixture(
         "estimator": [None, PiecewiseAffineDGN],
         "n_networks": [Interval(Integral, 1, None, closed="left"), StrOptions({AUTO})],
         "criterion": [StrOptions(set(CRITERIA))],
+        "n_averaged": [Interval(Integral, 1, None, closed="left")],
         "init_params": [str, "array-like"],
         "weight_concentration_prior": [Interval(Real, 1.0, None, closed="left")],
         "noise_prior_weight": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="left")],
@@ -219,6 +226,7 @@ class DGNMixture(
         n_networks: int | str = AUTO,
         *,
         criterion: str = "validation",
+        n_averaged: int = 1,
         init_params: Any = "gaussian_mixture",
         weight_concentration_prior: float = 2.0,
         noise_prior_weight: str | float = "auto",
@@ -235,6 +243,7 @@ class DGNMixture(
         self.estimator = estimator
         self.n_networks = n_networks
         self.criterion = criterion
+        self.n_averaged = n_averaged
         self.init_params = init_params
         self.weight_concentration_prior = weight_concentration_prior
         self.noise_prior_weight = noise_prior_weight
@@ -391,6 +400,10 @@ class DGNMixture(
             for network in template._candidates()
         )
         if not any_networks and not template._is_open():
+            if self.n_averaged > 1:
+                raise ValueError(
+                    f'n_averaged must be 1 if no size is "auto", got {self.n_averaged}.'
+                )
             return branches[0]
         if self.tied_noise:
             raise ValueError(
@@ -398,7 +411,9 @@ class DGNMixture(
                 "single networks, got True."
             )
         activation = template._activation_of_any()
-        return SizeSettings(branches, activation, any_networks, self.criterion)
+        return SizeSettings(
+            branches, activation, any_networks, self.criterion, int(self.n_averaged)
+        )
 
     def _check_start(self, n_samples: int, n_networks: int) -> str | Floats:
         """Return a method, or responsibilities (n, K)."""

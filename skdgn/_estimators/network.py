@@ -17,7 +17,7 @@ from skdgn._estimators.attributes import (
     plain_network,
 )
 from skdgn._estimators.checks import (
-    check_hidden_layer_sizes,
+    check_integers,
     check_observed,
     check_prior_scale,
     check_sizes,
@@ -55,6 +55,7 @@ from skdgn._runtime import Floats, VersionedMixin, value_ranges
 # What sizes that are left open may be.
 AUTO = "auto"
 _LATENT_DIMENSIONS = (1, 2)
+_STARTS = ("auto", "tree", "isomap", "pca", "independent", "sheet", "random")
 _KINDS_OF_NOISE = ("full", "diag")
 
 
@@ -79,10 +80,11 @@ class PiecewiseAffineDGN(
 
     Parameters
     ----------
-    n_components : int or "auto", default=1
+    n_components : int, "auto" or sequence of int, default=1
         Number of latent dimensions: one draws a curve through the samples, two a sheet.  The number
         of regions grows with every one of them: one or two are comfortable, three are for small
-        networks.  ``"auto"`` tries one and two.
+        networks.  Of a sequence such as ``(1, 2, 3)``, `criterion` chooses; ``"auto"`` is
+        ``(1, 2)``.
     hidden_layer_sizes : tuple of int, int or "auto", default=(16,)
         Widths of the hidden layers; 8 means ``(8,)``, and ``()`` is the linear model (probabilistic
         PCA, factor analysis).  More units bend the curve more often.  ``"auto"`` is one hidden
@@ -96,12 +98,13 @@ class PiecewiseAffineDGN(
         become constant and be lost; ``"abs"`` folds latent space at each of its boundaries.
     negative_slope : float or sequence of float, default=0.1
         Slope of ``"leaky_relu"`` for negative inputs, or one for each hidden layer.
-    covariance_type : {"spherical", "diag", "full", "factor", "auto"}, default="diag"
+    covariance_type : {"spherical", "diag", "full", "factor", "auto"} or sequence, default="diag"
         Shape of the noise covariance: one variance for all features, one for each of them, a full
         matrix, or a variance for each and ``n_factors`` linear factors that the features share.
         ``"spherical"`` is for features in the same unit, measured alike; ``"full"`` for correlated
         noise, if there are many more samples than features; ``"factor"`` for correlated noise of
-        many features.  ``"auto"`` tries ``"full"`` and ``"diag"``.
+        many features.  Of a sequence of these, `criterion` chooses; ``"auto"`` is
+        ``("full", "diag")``.
     n_factors : int, default=3
         Number of factors of ``covariance_type="factor"``; others have none.  Each is one more
         latent dimension, along a line: regions and integrals stay as they are.  0 is ``"diag"``.
@@ -121,12 +124,16 @@ class PiecewiseAffineDGN(
         Damped Gauss-Newton steps over all layers at once, or one layer after the other in closed
         form, as in the paper.  Either way a step that lowers the exact likelihood is refused;
         ``"joint"`` usually ends higher.
-    init_params : {"auto", "tree", "isomap", "pca", "random"}, default="auto"
+    init_params : {"auto", "tree", "isomap", "pca", "independent", "sheet", "random"}, \
+default="auto"
         Where the fit starts: latent coordinates found on the samples, to which a network is fitted.
         ``"tree"`` walks along a minimum spanning tree (of two latent dimensions and more, it is
         ``"isomap"``), ``"isomap"`` keeps distances along the samples, ``"pca"`` takes principal
-        components, ``"random"`` random coordinates.  ``"auto"`` tries the first three briefly and
-        keeps the likeliest.
+        components, ``"independent"`` turns these to where each is least like a Gaussian,
+        ``"sheet"`` takes two dimensions of ``"isomap"`` and principal components of what these
+        leave, ``"random"`` random coordinates.  ``"auto"`` tries the first three briefly, or the
+        last three before ``"random"`` with four latent dimensions and more, and keeps the
+        likeliest.
     n_init : int, default=1
         Number of starts; the likeliest fit is kept.  More take as many times longer; they pay
         where fits with different ``random_state`` end differently, as with narrow deep networks.
@@ -138,6 +145,10 @@ class PiecewiseAffineDGN(
     reg_covar : float, default=1e-6
         Smallest variance of the noise, as a share of the variance of the features.  Features with
         tied values have a larger one, see Notes.
+    integration_tol : float, default=0.01
+        Standard error of each sample's log density that is aimed at with four latent dimensions and
+        more, where integrals are estimates (nats).  A tenth takes about a hundred times as long.
+        Not used with fewer: there they are exact to rounding.
     warm_start : bool, default=False
         Whether `fit` goes on from the parameters of the last fit.
     n_jobs : int, default=None
@@ -169,12 +180,13 @@ class PiecewiseAffineDGN(
         that samples tell most of comes first, and its largest loading, in units of the noise that
         features do not share, is positive.  No columns without factors.
     n_regions_ : int
-        Number of regions of latent space on which the network is affine.
+        Number of regions of latent space on which the network is affine; with four latent
+        dimensions and more, of those that 4,096 draws from the prior met.
     weights_ : ndarray of shape (n_regions,)
         Prior probability of each region.
     weights_error_ : ndarray of shape (n_regions,)
         Standard error of ``weights_``: zero for up to three latent dimensions, where they are exact
-        to rounding; about 0.2 % of the weight for more.
+        to rounding; for more, regions and weights are those of draws from the prior.
     partition_ : Partition
         The regions: their geometry ``cells``, the ``patterns`` (n_regions, n_hidden_units) of units
         with a positive input, and the affine map on each, ``maps.slopes`` (n_regions, n_features,
@@ -187,8 +199,12 @@ class PiecewiseAffineDGN(
     lower_bound_ : float
         Mean log-likelihood of the samples at the end of the fit, in nats; with a prior, plus the
         log density of ``coefs_`` divided by the sum of the samples' weights.
+    lower_bound_error_ : float
+        Standard error of ``lower_bound_``: zero for up to three latent dimensions.
     lower_bounds_ : ndarray of shape (n_iter,)
-        The same after every iteration; it never decreases.
+        The same after every iteration; it never decreases.  With four latent dimensions and more it
+        is an estimate by points that stay the same during the fit; ``lower_bound_`` is one by
+        others.
     n_parameters_ : int
         Number of identifiable parameters: weights, intercepts and noise, less one for the scale of
         every hidden unit and the rotations of latent space that change the first layer; without
@@ -260,7 +276,12 @@ class PiecewiseAffineDGN(
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({AUTO})],
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            StrOptions({AUTO}),
+            tuple,
+            list,
+        ],
         "hidden_layers": [None, tuple, list],
         "hidden_layer_sizes": [
             tuple,
@@ -270,17 +291,18 @@ class PiecewiseAffineDGN(
         ],
         "activation": [StrOptions(set(ACTIVATIONS)), tuple, list],
         "negative_slope": [Interval(Real, None, None, closed="neither"), tuple, list],
-        "covariance_type": [StrOptions({*COVARIANCE_TYPES, AUTO})],
+        "covariance_type": [StrOptions({*COVARIANCE_TYPES, AUTO}), tuple, list],
         "n_factors": [Interval(Integral, 0, None, closed="left")],
         "criterion": [StrOptions(set(CRITERIA))],
         "weight_prior": [None, StrOptions(set(PRIORS))],
         "prior_scale": [Interval(Real, 0.0, None, closed="neither")],
         "m_step": [StrOptions(set(M_STEPS))],
-        "init_params": [StrOptions({"auto", "tree", "isomap", "pca", "random"})],
+        "init_params": [StrOptions(set(_STARTS))],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0.0, None, closed="left")],
         "reg_covar": [Interval(Real, 0.0, None, closed="neither")],
+        "integration_tol": [Interval(Real, 0.0, None, closed="neither")],
         "warm_start": ["boolean"],
         **WORK_CONSTRAINTS,
     }
@@ -297,13 +319,13 @@ class PiecewiseAffineDGN(
 
     def __init__(
         self,
-        n_components: int | str = 1,
+        n_components: int | str | Sequence[int] = 1,
         *,
         hidden_layer_sizes: int | str | Sequence[int] = (16,),
         hidden_layers: Sequence[Layer] | None = None,
         activation: str | Sequence[str] = "leaky_relu",
         negative_slope: float | Sequence[float] = 0.1,
-        covariance_type: str = "diag",
+        covariance_type: str | Sequence[str] = "diag",
         n_factors: int = 3,
         criterion: str = "validation",
         weight_prior: str | None = None,
@@ -314,6 +336,7 @@ class PiecewiseAffineDGN(
         max_iter: int = 200,
         tol: float = 1e-4,
         reg_covar: float = 1e-6,
+        integration_tol: float = 0.01,
         warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -335,6 +358,7 @@ class PiecewiseAffineDGN(
         self.max_iter = max_iter
         self.tol = tol
         self.reg_covar = reg_covar
+        self.integration_tol = integration_tol
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -377,11 +401,33 @@ class PiecewiseAffineDGN(
 
     def _is_open(self) -> bool:
         """Whether some sizes are to be chosen."""
-        sizes = self.n_components, self.hidden_layer_sizes, self.covariance_type
-        return any(isinstance(own, str) and own == AUTO for own in sizes)
+        return (
+            self._activation_of_any() is not None
+            or len(self._latent_dimensions()) > 1
+            or len(self._kinds_of_noise()) > 1
+        )
+
+    def _latent_dimensions(self) -> tuple[int, ...]:
+        """Return the numbers of latent dimensions that may be."""
+        if isinstance(self.n_components, str):
+            return _LATENT_DIMENSIONS
+        numbers = check_integers(self.n_components, "n_components")
+        if not numbers:
+            raise ValueError(f"n_components must not be empty, got {self.n_components!r}.")
+        return numbers
 
     def _kinds_of_noise(self) -> tuple[str, ...]:
-        return _KINDS_OF_NOISE if self.covariance_type == AUTO else (self.covariance_type,)
+        """Return the kinds of noise that may be."""
+        if isinstance(self.covariance_type, str):
+            return _KINDS_OF_NOISE if self.covariance_type == AUTO else (self.covariance_type,)
+        kinds = tuple(self.covariance_type)
+        for kind in kinds or ("nothing",):
+            if kind not in COVARIANCE_TYPES:
+                raise ValueError(
+                    f"covariance_type must hold some of {COVARIANCE_TYPES}, "
+                    f"got {kind!r} in {self.covariance_type!r}."
+                )
+        return kinds
 
     def _activation_of_any(self) -> Activation | None:
         """Return the activation of hidden units if their number is open."""
@@ -391,8 +437,6 @@ class PiecewiseAffineDGN(
 
     def _candidates(self) -> list[Settings]:
         """Settings for all that is open, but for hidden layers: these are as small as may be."""
-        open_sizes = isinstance(self.n_components, str)
-        dimensions = _LATENT_DIMENSIONS if open_sizes else (int(self.n_components),)
         return [
             Settings(
                 architecture=self._architecture(n_components),
@@ -407,8 +451,9 @@ class PiecewiseAffineDGN(
                 tol=float(self.tol),
                 reg_covar=float(self.reg_covar),
                 workers=self._workers(),
+                integration_tol=float(self.integration_tol),
             )
-            for n_components in dimensions
+            for n_components in self._latent_dimensions()
             for kind in self._kinds_of_noise()
         ]
 
@@ -422,7 +467,7 @@ class PiecewiseAffineDGN(
             return Architecture.of_layers(n_components, self.hidden_layers)
         if isinstance(self.hidden_layer_sizes, str):
             return Architecture(n_components)
-        widths = check_hidden_layer_sizes(self.hidden_layer_sizes)
+        widths = check_integers(self.hidden_layer_sizes, "hidden_layer_sizes")
         activations = activations_per_layer(self.activation, self.negative_slope, len(widths))
         return Architecture(n_components, widths, activations)
 
@@ -459,7 +504,8 @@ class PiecewiseAffineDGN(
         return model.network, noise
 
     def _attributes(self, weights: Floats, networks: list[tuple[Network, Noise]]) -> dict[str, Any]:
-        return attributes_of_model(Model.build(*networks[0]))
+        tolerance = float(self.integration_tol)
+        return attributes_of_model(Model.build(*networks[0], integration_tol=tolerance))
 
     def _has_prior(self) -> bool:
         return self.weight_prior is not None
@@ -468,9 +514,11 @@ class PiecewiseAffineDGN(
         check_is_fitted(self)
         if not hasattr(self, "_model"):
             noise = Noise.from_covariance(self.noise_covariance_, self._network.n_features)
-            is_listed = "n_regions_" in vars(self)
-            build = Model.build if is_listed else UnlistedModel
-            self._model = build(self._network, noise)
+            if "n_regions_" in vars(self):
+                tolerance = float(self.integration_tol)
+                self._model = Model.build(self._network, noise, integration_tol=tolerance)
+            else:
+                self._model = UnlistedModel(self._network, noise)
         return self._model
 
     # What can be computed again is not part of the state: it is large, and pickles stay simple.

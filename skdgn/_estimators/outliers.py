@@ -20,7 +20,7 @@ from skdgn._estimators.delegation import DelegatingMixin
 from skdgn._estimators.density import ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.folds import FEWEST_SAMPLES, split
-from skdgn._estimators.mixture import default_mixture
+from skdgn._estimators.mixture import DGNMixture, default_mixture
 from skdgn._estimators.sklearn_parts import (
     VERBOSE,
     HasMethods,
@@ -30,7 +30,7 @@ from skdgn._estimators.sklearn_parts import (
     take_samples,
 )
 from skdgn._estimators.thresholds import natural_threshold, weighted_quantile
-from skdgn._estimators.trimming import fit_trimmed
+from skdgn._estimators.trimming import fit_trimmed, without_small_components
 from skdgn._estimators.validation import check_weights, fill_masked
 from skdgn._runtime import Floats, Reporter, VersionedMixin, check_integer
 
@@ -60,6 +60,9 @@ class DGNOutlierDetector(
     trim : float, default=0.0
         Share of the samples, in [0, 0.5), that the estimator is fitted without: the least likely
         ones.  For tables with outliers in them, which a model would learn otherwise.
+    smallest_component : float, default=0.0
+        Share of the samples, in [0, 0.5), below which a network of a `DGNMixture` is taken for
+        outliers that resemble each other: the density is that of the other networks.
     fdr : float, default=None
         If given, `predict` calls those samples outliers whose `p_values` are so small that at most
         this share of them is expected to be normal, by the procedure of Benjamini and Hochberg,
@@ -75,7 +78,8 @@ class DGNOutlierDetector(
     Attributes
     ----------
     estimator_ : estimator
-        The fitted estimator.
+        The fitted estimator; a `DGNEnsemble` of those networks of a mixture that are left if
+        ``smallest_component`` left any out.
     offset_ : float
         Log density below which a sample is an outlier.
     trimmed_likelihoods_ : ndarray of shape (n_rounds,)
@@ -105,7 +109,9 @@ class DGNOutlierDetector(
     or larger than scikit-learn's ``working_memory``, are not folded.
 
     **Trimming.**  The estimator is fitted to all samples, and then again without the share ``trim``
-    of them that is least likely, until the mean log density of those left in rises no more.
+    of them that is least likely, until the mean log density of those left in rises no more.  That
+    leaves scattered outliers out.  A cluster of them is likely once a network of a mixture has
+    found it, and is left out by ``smallest_component``.
 
     Examples
     --------
@@ -122,6 +128,7 @@ class DGNOutlierDetector(
         "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
         "cv": ["cv_object"],
         "trim": [Interval(Real, 0, 0.5, closed="left")],
+        "smallest_component": [Interval(Real, 0, 0.5, closed="left")],
         "fdr": [Interval(Real, 0, 1, closed="neither"), None],
         "random_state": ["random_state", np.random.Generator],
         "n_jobs": [Integral, None],
@@ -135,6 +142,7 @@ class DGNOutlierDetector(
         *,
         cv: Any = 5,
         trim: float = 0.0,
+        smallest_component: float = 0.0,
         fdr: float | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -144,6 +152,7 @@ class DGNOutlierDetector(
         self.contamination = contamination
         self.cv = cv
         self.trim = trim
+        self.smallest_component = smallest_component
         self.fdr = fdr
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -206,6 +215,11 @@ class DGNOutlierDetector(
                     "sample_weight needs an estimator with weights in fit, "
                     f"got {self._template()!r}."
                 )
+            if self.smallest_component > 0.0 and not isinstance(self._template(), DGNMixture):
+                raise ValueError(
+                    "smallest_component must be 0 unless the estimator is a DGNMixture, "
+                    f"got {self.smallest_component} with {self._template()!r}."
+                )
             reporter = Reporter(self.verbose)
             reporter.head("fit to all samples")
             estimator, objectives = self._fit_estimator(table, weights)
@@ -227,7 +241,10 @@ class DGNOutlierDetector(
             name, weights = _weight_parameter(estimator), weights[used]
             # Without weights, the sample that is left in for a part is left in.
             parameters = {} if name is None or np.all(weights == 1.0) else {name: weights}
-            return estimator.fit(take_samples(table, used), **parameters)
+            estimator.fit(take_samples(table, used), **parameters)
+            if self.smallest_component > 0.0:
+                return without_small_components(estimator, float(self.smallest_component))
+            return estimator
 
         def score(estimator: Any) -> Floats:
             return np.asarray(estimator.score_samples(table), dtype=np.float64)

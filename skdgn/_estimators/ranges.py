@@ -1,22 +1,251 @@
-"""The probability of ranges of values: a method of all exact densities."""
+"""Draws, imputation and probabilities, between bounds on features: methods of all densities."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_array, check_is_fitted
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
-from skdgn._estimators.conditioning import ExactConditioning
-from skdgn._runtime import Floats, check_integer, make_generator
+from skdgn._estimators.conditioning import ExactConditioning, is_frame, write_frame
+from skdgn._estimators.sklearn_parts import name_columns
+from skdgn._posterior import (
+    Known,
+    conditional_means,
+    draw_known,
+    keep_inside,
+    log_probabilities,
+)
+from skdgn._runtime import Floats, RandomSource, check_integer, make_generator
+
+_METHODS = ("mean", "sample")
+# Means that cannot be integrated are those of so many draws.
+_N_AVERAGED = 1000
+
+Bounds = tuple[Floats, Floats]
 
 
 class ExactRanges(ExactConditioning):
-    """The method of an exact density that integrates it over boxes.
+    """The methods of an exact density that may be told that features lie between bounds.
 
     A mixin, like `ExactInference`.
     """
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        random_state: Any = None,
+        *,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+    ) -> tuple[Any, NDArray[np.intp]]:
+        """Draw samples from the model, all of them or those between bounds.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of samples.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws: an integer gives the same samples each time.  None takes the
+            estimator's own ``random_state``.
+        lower, upper : array-like of shape (n_features,), default=None
+            Bounds of each feature: samples are drawn given that all features lie between theirs.
+            NaN stands for none, as -inf and inf do.
+
+        Returns
+        -------
+        X : ndarray or frame of shape (n_samples, n_features)
+            The samples; a frame with the features' names if ``set_output`` asks for one.
+        labels : ndarray of shape (n_samples,)
+            Component each sample was drawn from: the region of latent space of a network, the
+            network of a mixture, the member of an ensemble.
+
+        Notes
+        -----
+        Draws between bounds are exact.  Where `log_probability` is, they take the same time however
+        small the probability of the box is.  For other models they are draws that happen to lie in
+        the box; one in which fewer than one in ten thousand does is refused.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0], [1.0]]], [[0.0, 0.0]], 1.0, activation="relu"
+        ... )
+        >>> X, labels = model.sample(3, random_state=0)
+        >>> X.shape, labels
+        ((3, 2), array([0, 0, 0]))
+        >>> X, _ = model.sample(1000, random_state=0, lower=[30.0, float("nan")])
+        >>> bool(X[:, 0].min() >= 30.0), X[:, 1].mean().round()  # half of the way up
+        (True, np.float64(15.0))
+        """
+        check_is_fitted(self)
+        check_integer(n_samples, "n_samples")
+        model, generator = self._fitted_model(), self._random_source(random_state)
+        if lower is None and upper is None:
+            rows, labels = model.draw(int(n_samples), generator)
+            return name_columns(self, rows), labels
+        bounds = self._check_bounds(lower, upper, (1, self.n_features_in_))
+        if model.line_regions is not None:
+            known = Known(np.full_like(bounds[0], np.nan), *bounds)
+            self._refuse_impossible(known, log_probabilities(model.line_regions, known)[0])
+            drawn, numbers = draw_known(model.line_regions, known, int(n_samples), generator)
+            return name_columns(self, drawn[:, 0]), numbers[:, 0]
+        rows, labels = keep_inside(
+            lambda size: model.draw(size, generator), bounds[0][0], bounds[1][0], int(n_samples)
+        )
+        self._refuse_unlikely(len(rows), int(n_samples))
+        return name_columns(self, rows), labels
+
+    def impute(
+        self,
+        X: ArrayLike,
+        method: str = "mean",
+        n_draws: int | None = None,
+        random_state: Any = None,
+        *,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+        return_error: bool = False,
+    ) -> Any:
+        """Fill in what is missing, given what was observed.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.  Samples without any value are allowed.
+        method : {"mean", "sample"}, default="mean"
+            The conditional mean, or an independent draw from the conditional distribution: of the
+            region, then of the latent point in it, then of the noise; before all of them, of the
+            network of a mixture or the member of an ensemble.
+        n_draws : int, default=None
+            Number of completed tables; ``method="sample"`` only.  None returns one, without an
+            axis for it.
+        random_state : int, RandomState, Generator or None, default=None
+            Seed of the draws: an integer gives the same ones each time.  None takes the
+            estimator's own ``random_state``.
+        lower, upper : array-like of shape (n_features,) or (n_samples, n_features), default=None
+            Bounds of missing values: of those that are censored, rounded, or cannot be negative.
+            NaN stands for none, as -inf and inf do; bounds of values that X has do not matter.
+        return_error : bool, default=False
+            Whether to return standard errors, too; ``method="mean"`` only.
+
+        Returns
+        -------
+        X_imputed : array-like of shape (n_samples, n_features) or (n_draws, n_samples, n_features)
+            Observed entries are returned as they are.  A frame is returned as a frame, with the
+            same columns and index; several draws as a list of frames.
+        error : ndarray of shape (n_samples, n_features)
+            Standard errors of the means, if ``return_error``: zero where they are exact.
+
+        Notes
+        -----
+        Everything is exact for samples without bounds.  With them draws are, as those of `sample`
+        are, and means where `log_probability` is: for networks with one latent dimension whose
+        noise is independent between features, and sums of such.  For others a mean is that of
+        1,000 draws.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     coefs=[[[1.0]], [[1.0], [2.0]]],
+        ...     intercepts=[[0.0], [0.0, 0.0]],
+        ...     noise_covariance=0.01,
+        ...     activation="abs",
+        ... )
+        >>> model.impute([[1.0, np.nan], [np.nan, 4.0]]).round(2)
+        array([[1.  , 1.98],
+               [2.  , 4.  ]])
+
+        The second feature is known to be 4 or more:
+
+        >>> model.impute([[np.nan, np.nan]], lower=[np.nan, 4.0]).round(2)
+        array([[2.37, 4.74]])
+        """
+        check_is_fitted(self)
+        if not isinstance(method, str) or method not in _METHODS:
+            raise ValueError(f"method must be one of {_METHODS}, got {method!r}.")
+        if n_draws is not None:
+            if method != "sample":
+                raise ValueError(
+                    f'n_draws must be None unless method="sample", got {n_draws!r} with '
+                    f"method={method!r}."
+                )
+            check_integer(n_draws, "n_draws", or_none=" or None")
+        if return_error and method != "mean":
+            raise ValueError(
+                f'return_error must be False unless method="mean", got method={method!r}.'
+            )
+        observed = self._validate_rows(X)
+        bounds = self._check_bounds(lower, upper, observed.shape, np.isnan(observed))
+        n_tables = None if method == "mean" else int(n_draws or 1)
+        tables, errors = self._complete_between(observed, bounds, n_tables, random_state)
+        if is_frame(X):
+            tables = [write_frame(X, table, np.isnan(observed).any(axis=0)) for table in tables]
+        if n_draws is None:
+            return (tables[0], errors) if return_error else tables[0]
+        return tables if is_frame(X) else np.stack(tables)
+
+    def _complete_between(
+        self, observed: NDArray[Any], bounds: Bounds, n_draws: int | None, random_state: Any
+    ) -> tuple[list[Any], Floats]:
+        """Fill in what is missing between bounds, and say how exact means are: (n, D)."""
+        errors = np.zeros(observed.shape)
+        generator = self._random_source(random_state)
+        is_bounded = (bounds[0] > -np.inf) | (bounds[1] < np.inf)
+        chosen = np.flatnonzero(is_bounded.any(axis=1))
+        if chosen.size == 0:
+            return self._complete(observed, n_draws, generator), errors
+        free = np.flatnonzero(~is_bounded.any(axis=1))
+        values = np.asarray(observed[chosen], dtype=np.float64)
+        known = Known(values, bounds[0][chosen], bounds[1][chosen])
+        tables = [observed.copy() for _ in range(n_draws or 1)]
+        if free.size > 0:
+            completed = self._complete(observed[free], n_draws, generator)
+            for table, part in zip(tables, completed, strict=True):
+                table[free] = part
+        regions = self._fitted_model().line_regions
+        if regions is None:
+            filled, errors[chosen] = self._fill_by_rejection(known, chosen, n_draws, generator)
+        else:
+            self._refuse_impossible(known, log_probabilities(regions, known)[0], chosen)
+            if n_draws is None:
+                filled = conditional_means(regions, known)[None]
+            else:
+                filled, _ = draw_known(regions, known, n_draws, generator)
+        missing = np.isnan(values)
+        for table, part in zip(tables, filled, strict=True):
+            table[chosen] = np.where(missing, part, table[chosen])
+        return tables, errors
+
+    def _fill_by_rejection(
+        self, known: Known, numbers: NDArray[np.intp], n_draws: int | None, generator: RandomSource
+    ) -> tuple[Floats, Floats]:
+        """Fill in what is known of samples (n, D), by draws or means: (m, n, D), and errors."""
+        model, workers = self._fitted_model(), self._workers()
+        n_wanted = _N_AVERAGED if n_draws is None else n_draws
+        filled = np.empty((n_draws or 1, *known.values.shape))
+        errors = np.zeros(known.values.shape)
+        for i, number in enumerate(numbers):
+
+            def propose(size: int, row: Floats = known.values[[i]]) -> Any:
+                if np.isnan(row).all():
+                    return model.draw(size, generator)
+                drawn = model.draw_missing(row, size, generator, workers)[:, 0]
+                return drawn, np.zeros(size, dtype=np.intp)
+
+            drawn, _ = keep_inside(propose, known.lower[i], known.upper[i], n_wanted)
+            self._refuse_unlikely(len(drawn), n_wanted, f" for sample {number}")
+            if n_draws is None:
+                filled[0, i] = drawn.mean(axis=0)
+                errors[i] = drawn.std(axis=0, ddof=1) / math.sqrt(n_wanted)
+            else:
+                filled[:, i] = drawn
+        return filled, np.where(np.isnan(known.values), errors, 0.0)
 
     def log_probability(
         self,
@@ -74,34 +303,81 @@ class ExactRanges(ExactConditioning):
         """
         check_is_fitted(self)
         check_integer(n_draws, "n_draws")
-        bounds = (
-            _check_bounds(lower, "lower", self.n_features_in_, -np.inf),
-            _check_bounds(upper, "upper", self.n_features_in_, np.inf),
-        )
+        bounds = self._read_bounds(lower, "lower"), self._read_bounds(upper, "upper")
         if bounds[0].shape != bounds[1].shape:
             raise ValueError(
                 "lower and upper must have the same shape, "
                 f"got {bounds[0].shape} and {bounds[1].shape}."
             )
-        crossed = np.argwhere(bounds[0] > bounds[1])
-        if crossed.size > 0:
-            box, column = crossed[0]
-            raise ValueError(
-                f"lower must be at most upper, got {bounds[0][box, column]} and "
-                f"{bounds[1][box, column]} in column {self._column_names()[column]!r} of box {box}."
-            )
+        self._refuse_crossed(bounds, bounds[0] > bounds[1], "at most", "box")
         generator = make_generator(self.random_state if random_state is None else random_state)
         values, errors = self._fitted_model().log_probability(bounds, int(n_draws), generator)
         return (values, errors) if return_error else values
 
+    def _check_bounds(
+        self,
+        lower: ArrayLike | None,
+        upper: ArrayLike | None,
+        shape: tuple[int, ...],
+        is_missing: NDArray[np.bool_] | None = None,
+    ) -> Bounds:
+        """Check bounds of missing values, and repeat those that all samples share: (n, D) each."""
+        bounds = []
+        for given, name, absent in ((lower, "lower", -np.inf), (upper, "upper", np.inf)):
+            read = self._read_bounds(np.full(shape[1], np.nan) if given is None else given, name)
+            if len(read) not in (1, shape[0]):
+                raise ValueError(
+                    f"{name} must have shape {(shape[1],)} or {shape}, got {read.shape}."
+                )
+            read = np.broadcast_to(read, shape)
+            bounds.append(np.where(True if is_missing is None else is_missing, read, absent))
+        self._refuse_crossed((bounds[0], bounds[1]), ~(bounds[0] < bounds[1]), "below", "sample")
+        return bounds[0], bounds[1]
 
-def _check_bounds(bounds: ArrayLike, name: str, n_features: int, absent: float) -> Floats:
-    """Check bounds (n, D) of features; NaN is replaced by infinity."""
-    checked: Floats = check_array(
-        bounds, dtype=np.float64, ensure_all_finite=False, input_name=name
-    )
-    if checked.shape[1] != n_features:
-        raise ValueError(
-            f"{name} must have {n_features} columns, one for each feature, got {checked.shape[1]}."
-        )
-    return np.where(np.isnan(checked), absent, checked)
+    def _read_bounds(self, bounds: ArrayLike, name: str) -> Floats:
+        """Read bounds (n, D), or (D,) of one box; NaN is replaced by infinity."""
+        try:
+            rows = np.atleast_2d(np.asarray(bounds, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} must be an array of numbers: {error}.") from error
+        if rows.ndim > 2:
+            raise ValueError(f"{name} must have one or two axes, got shape {rows.shape}.")
+        if rows.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"{name} must have {self.n_features_in_} columns, one for each feature, "
+                f"got {rows.shape[1]}."
+            )
+        return np.where(np.isnan(rows), -np.inf if name == "lower" else np.inf, rows)
+
+    def _refuse_crossed(
+        self, bounds: Bounds, crossed: NDArray[np.bool_], relation: str, noun: str
+    ) -> None:
+        """Refuse bounds (n, D) that leave nothing between them."""
+        if crossed.any():
+            box, column = np.argwhere(crossed)[0]
+            raise ValueError(
+                f"lower must be {relation} upper, got {bounds[0][box, column]} and "
+                f"{bounds[1][box, column]} in column {self._column_names()[column]!r} of {noun} "
+                f"{box}."
+            )
+
+    def _refuse_impossible(
+        self, known: Known, log_probability: Floats, numbers: NDArray[np.intp] | None = None
+    ) -> None:
+        """Refuse boxes of probability zero, or around values of which nothing is known."""
+        if np.isneginf(log_probability).any():
+            first = int(np.flatnonzero(np.isneginf(log_probability))[0])
+            where = "" if numbers is None else f" for sample {numbers[first]}"
+            raise ValueError(
+                "lower and upper must leave some probability between them, got a box of "
+                f"probability zero{where}: {known.lower[first]} to {known.upper[first]}."
+            )
+
+    def _refuse_unlikely(self, n_found: int, n_wanted: int, where: str = "") -> None:
+        """Refuse boxes in which draws do not lie."""
+        if n_found < n_wanted:
+            raise ValueError(
+                "lower and upper must hold one in 10,000 draws, unless there is one latent "
+                "dimension and covariance_type is 'diag' or 'spherical'; got a box in which fewer "
+                f"lie{where}."
+            )

@@ -1,4 +1,4 @@
-"""Trimmed likelihood: a fit that leaves the least likely samples out."""
+"""Robust densities: fits without the least likely samples, mixtures without small components."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from skdgn._estimators.ensemble import DGNEnsemble
+from skdgn._estimators.mixture import DGNMixture
 from skdgn._runtime import Floats
 
 # Rounds at most: the samples left out settle in a few.
@@ -51,3 +53,17 @@ def _keep(scores: Floats, weights: Floats, trim: float) -> tuple[Floats, float]:
     kept[order] = np.clip(total - before, 0.0, weights[order])
     used = kept > 0.0
     return kept, float(kept[used] @ scores[used] / total)
+
+
+def without_small_components(mixture: DGNMixture, smallest: float) -> DGNMixture | DGNEnsemble:
+    """Return the density of those networks of a mixture that hold a share of the samples.
+
+    Outliers that resemble each other get a network of their own, which makes them likely.  The
+    largest network is always kept.
+    """
+    kept = np.flatnonzero(mixture.weights_ >= min(smallest, mixture.weights_.max()))
+    if len(kept) == len(mixture.weights_):
+        return mixture
+    networks = [mixture.networks_[int(k)] for k in kept]
+    density = DGNEnsemble.from_estimators(networks, mixture.weights_[kept])
+    return density.set_params(n_jobs=mixture.n_jobs, random_state=mixture.random_state)

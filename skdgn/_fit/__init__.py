@@ -1,9 +1,9 @@
 """Expectation-maximization: from samples to parameters."""
 
-from skdgn._fit.bootstrap import bootstrap_weights
 from skdgn._fit.fitting import FitResult, Iteration, Parameters, Settings
 from skdgn._fit.mixture_fit import MixtureSettings, fit_mixture
 from skdgn._fit.network_fit import fit_network
+from skdgn._fit.resampling import bootstrap_weights, subsample_weights
 from skdgn._fit.running_statistics import Running
 from skdgn._fit.size_choice import SizeSettings, fit_sizes
 from skdgn._fit.size_path import CRITERIA
@@ -29,6 +29,7 @@ __all__ = [
     "fit_network",
     "fit_sizes",
     "stack",
+    "subsample_weights",
     "take_mixture_step",
     "take_step",
 ]

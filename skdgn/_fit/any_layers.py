@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdgn._fit.counterparts import dense_counterpart, imitate
+from skdgn._fit.counterparts import dense_counterparts, imitate
 from skdgn._fit.damping import Damping
 from skdgn._fit.least_squares import Pairs, average_pairs, fit_to_coordinates
 from skdgn._fit.maximization import GaussNewtonSystem, linearize, step_network
@@ -27,6 +27,8 @@ _ROUNDS = ((12, 3), (4, 8), (2, 15), (1, 30))
 # The same where the product of parameters and values to be fitted is large.
 _FEWER_ROUNDS = ((2, 2), (1, 6))
 _MUCH_WORK = 1e7
+# Latent points for each dimension at which a network is to equal a linear map.
+_POINTS_OF_A_MAP = 100
 # A search whose residuals after a round are so many times those of another start goes no further.
 _HOPELESS = 4.0
 # A step is shortened so often, and a candidate is left alone that gains less than this share.
@@ -49,10 +51,16 @@ def fit_any_layers(
 ) -> Network:
     """Fit a network to coordinates (n, s) and rows (n, d); see `fit_to_coordinates`."""
     pairs = average_pairs(Pairs(coordinates, rows))
-    counterpart = dense_counterpart(architecture, rows.shape[1])
-    if counterpart is not None:
-        dense = fit_to_coordinates(coordinates, rows, counterpart, generator, to_beat)
-        return imitate(dense, architecture, pairs.latent)
+    imitations = [
+        imitate(
+            fit_to_coordinates(coordinates, rows, counterpart, generator, to_beat),
+            architecture,
+            pairs.latent,
+        )
+        for counterpart in dense_counterparts(architecture, rows.shape[1])
+    ]
+    if imitations:
+        return min(imitations, key=lambda network: _loss(network, Pairs(coordinates, rows)))
     statistics = _statistics(pairs)
     noise = KINDS["spherical"].from_variances(np.ones(rows.shape[1]))
     networks = [architecture.draw(rows.shape[1], generator) for _ in range(_ROUNDS[0][0])]
@@ -73,6 +81,13 @@ def fit_any_layers(
                 yield effort
 
     return hold_tournament(candidates, rounds(), lambda own: -own.loss, improve).network
+
+
+def fit_linear_map(slopes: Floats, mean: Floats, architecture: Architecture) -> Network:
+    """Fit a network to ``slopes @ z + mean``, which its layers need not be able to compute."""
+    generator = np.random.default_rng(0)
+    latent = generator.standard_normal((_POINTS_OF_A_MAP * slopes.shape[1], slopes.shape[1]))
+    return fit_any_layers(latent, latent @ slopes.T + mean, architecture, generator)
 
 
 def _bend_at_samples(network: Network, latent: Floats, generator: np.random.Generator) -> Network:
@@ -96,10 +111,12 @@ def _bend_at_samples(network: Network, latent: Floats, generator: np.random.Gene
             order = np.argsort(moved, axis=0)
             chosen = order[(spots * len(values)).astype(np.intp), np.arange(len(ranks))][groups]
             parameters = layer.parameters.copy()
-            shift = moved[chosen, np.arange(len(chosen))]
-            felt = layer.pull(-shift[None, :, None], _constant(layer), layer.codes(values[:1]))
-            counts = layer.pull(
-                np.ones((1, layer.n_outputs, 1)), _constant(layer), layer.codes(values[:1])
+            shift = moved[chosen, np.arange(len(chosen))][: layer.core.n_outputs]
+            felt, counts = (
+                layer.core.pull(
+                    force[None, :, None], _constant(layer.core), layer.codes(values[:1])
+                )
+                for force in (-shift, np.ones_like(shift))
             )
             own = ~layer.is_weight
             parameters[own] += felt[own] / np.maximum(counts[own], 1.0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from skdgn._noise import KINDS, OfSamples
 from skdgn._runtime import Floats
 
 _MOST_FACTORS = 6
@@ -32,12 +33,12 @@ def complete_rows(rows: Floats, row_weights: Floats) -> Floats:
     n_factors = max(1, min(_MOST_FACTORS, n_features - 1))
     weights = row_weights / row_weights.mean()
 
-    # Products of what was observed together, to begin with.
-    counts = np.maximum((mask * weights[:, None]).T @ mask, 1.0)
-    products = (known * weights[:, None]).T @ known / counts
-    values, vectors = np.linalg.eigh(products)
-    loadings = vectors[:, -n_factors:] * np.sqrt(np.maximum(values[-n_factors:], 0.0))
-    variances = np.maximum(np.diagonal(products) - (loadings**2).sum(axis=1), _SMALLEST_VARIANCE)
+    # To begin with, as if the values of a feature were missing whatever the others are.
+    seen = np.maximum(weights @ mask, 1.0) / len(rows)
+    products = OfSamples(known / seen, weights / len(rows))
+    floors = np.full(n_features, _SMALLEST_VARIANCE)
+    loadings, noise = KINDS["factor"].from_gaussian(products, n_factors, floors, 0)
+    variances = noise.errors
     center = np.zeros(n_features)
     for _ in range(_ITERATIONS):
         factors, second = _factor_moments(mask, known - mask * center, loadings, variances)

@@ -30,6 +30,12 @@ N_LANDMARKS = 100
 # Waves in a random curve: fewer make it a loop, many a tangle.
 N_WAVES = 6
 
+# Principal components with a smaller share of the first one's variance are rounding errors.
+_NO_VARIANCE = 1e-12
+_ICA_STEPS = 50
+# Dimensions that may bend where linear ones are beside them.
+_SHEET_DIMENSIONS = 2
+
 # Points drawn on a random curve, or surface, to look for the nearest.
 N_POINTS = 500
 
@@ -45,7 +51,7 @@ def find_coordinates(
         Centered, of unit variance (constant columns may be zero).
     n_components : int
         Number of latent dimensions; may exceed the number of features.
-    method : {"tree", "isomap", "pca", "random"}
+    method : {"tree", "isomap", "pca", "independent", "sheet", "random"}
         The tree orders rows along a line; asked for more dimensions, Isomap stands in for it.
     generator : numpy.random.Generator
 
@@ -143,6 +149,46 @@ def principal_scores(rows: Floats, n_components: int, generator: np.random.Gener
     return _pad((rows - rows.mean(axis=0)) @ axes, n_components)
 
 
+def independent_scores(rows: Floats, n_components: int, generator: np.random.Generator) -> Floats:
+    """Turn the principal components to where they are least alike a Gaussian, each on its own.
+
+    Bends along one latent variable that others do not take part in are found there (FastICA:
+    Hyvarinen, *Fast and robust fixed-point algorithms for independent component analysis*, 1999).
+    """
+    axes, variances = principal_axes(rows, n_components)
+    kept = variances > _NO_VARIANCE * max(variances[0], 1e-300)
+    white = (rows - rows.mean(axis=0)) @ (axes[:, kept] / np.sqrt(variances[kept]))
+    n_kept = white.shape[1]
+    turn = np.linalg.qr(generator.standard_normal((n_kept, n_kept)))[0]
+    for _ in range(_ICA_STEPS):
+        values = np.tanh(white @ turn.T)
+        new = values.T @ white / len(white) - np.mean(1.0 - values**2, axis=0)[:, None] * turn
+        left, _, right = np.linalg.svd(new)
+        turn = left @ right
+    # Of different sizes: `gaussianize` must not turn them back.
+    return _pad(white @ turn.T * np.arange(n_kept, 0, -1.0), n_components)
+
+
+def sheet_scores(rows: Floats, n_components: int, generator: np.random.Generator) -> Floats:
+    """Find a sheet by Isomap, and principal components of what it leaves.
+
+    The sheet is the mean of the rows that are near each other on it.
+    """
+    if n_components <= _SHEET_DIMENSIONS:
+        return isomap_scores(rows, n_components, generator)
+    sheet = isomap_scores(rows, _SHEET_DIMENSIONS, generator)
+    sheet /= np.maximum(sheet.std(axis=0), 1e-300)
+    n_neighbors = min(2 * N_NEIGHBORS, len(rows) - 1)
+    nearest = np.argpartition(_distances(sheet), n_neighbors, axis=1)[:, : n_neighbors + 1]
+    rest = rows - rows[nearest].mean(axis=1)
+    others = principal_scores(rest, n_components - _SHEET_DIMENSIONS, generator)
+    # Smaller than the sheet: `gaussianize` must not mix them with it.
+    others /= 10.0 * np.maximum(others.std(axis=0)[:1].max(initial=0.0), 1e-300)
+    sheet = sheet * np.array([2.0, 1.0])
+    others -= sheet @ np.linalg.lstsq(sheet, others, rcond=None)[0]
+    return np.hstack([sheet, others])
+
+
 def random_scores(rows: Floats, n_components: int, generator: np.random.Generator) -> Floats:
     """Draw a random smooth curve (or surface) through the data and take the nearest point on it."""
     latent = generator.standard_normal((N_POINTS, n_components))
@@ -160,6 +206,8 @@ METHODS: dict[str, FindScores] = {
     "tree": tree_scores,
     "isomap": isomap_scores,
     "pca": principal_scores,
+    "independent": independent_scores,
+    "sheet": sheet_scores,
     "random": random_scores,
 }
 

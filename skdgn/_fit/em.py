@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,14 @@ from skdgn._fit.weight_priors import WeightPrior
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._partition import Partition
-from skdgn._posterior import Model
+from skdgn._posterior import INTEGRATION_TOL, Model
 from skdgn._runtime import Floats, ScaledRows, Table, Workers, sample_rows
 
 # The likelihood must stand still for this many iterations before EM stops: one may be unlucky.
 PATIENCE = 2
+# Where likelihoods are estimates, the points are the same during a fit, such that these can be
+# compared, and others afterwards: what was fitted to chance does not count.
+_SEED = 1
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,13 @@ class State:
         """The noise around it."""
         return self.model.noise
 
-    @property
+    @cached_property
     def partition(self) -> Partition:
-        """The regions of latent space."""
-        return self.model.partition
+        """The regions of latent space, or those of them that were explored."""
+        regions = self.statistics.regions
+        if regions is None:
+            return self.model.partition
+        return self.model.visitor.explored(regions.patterns, regions.points)
 
     @property
     def lower_bound(self) -> float:
@@ -79,6 +86,7 @@ class Problem:
     prior: WeightPrior
     most_regions: int
     workers: Workers
+    integration_tol: float = INTEGRATION_TOL
 
     def sample(self, n_rows: int, generator: np.random.Generator) -> Problem:
         """Return the problem of at most so many of the rows, read into memory."""
@@ -89,10 +97,14 @@ class Problem:
         weights = weights * (self.row_weights.sum() / weights.sum())
         return replace(self, rows=rows, row_weights=weights)
 
+    def build(self, network: Network, noise: Noise) -> Model:
+        """Prepare a network for the E-step; TooManyRegionsError if that is hopeless."""
+        return Model.build(network, noise, self.most_regions, self.integration_tol, _SEED)
+
     def evaluate(self, network: Network, noise: Noise) -> State:
         """Run the E-step; weights that the prior excludes are moved first."""
         network = self.prior.admit(network)
-        model = Model.build(network, noise, self.most_regions)
+        model = self.build(network, noise)
         statistics = expect(model.visitor, self.rows, self.row_weights, self.workers)
         return State(model, statistics, self.prior.log_density(network))
 

@@ -18,11 +18,13 @@ from skdgn._fit.damping import FIRST_DAMPING
 from skdgn._fit.em import Problem, Progress, climb
 from skdgn._fit.running_statistics import Running
 from skdgn._fit.scaling import Scaling
+from skdgn._fit.statistics import take_heavy
 from skdgn._fit.weight_priors import WeightPrior
+from skdgn._geometry import MOST_EXACT_DIMENSIONS
 from skdgn._network import Architecture, Network
 from skdgn._noise import KINDS, Noise, warranted_variances
 from skdgn._partition import TooManyRegionsError, refuse_hopeless
-from skdgn._posterior import MOST_REGIONS
+from skdgn._posterior import INTEGRATION_TOL, MOST_REGIONS, Model
 from skdgn._runtime import (
     Floats,
     OrderedColumns,
@@ -64,6 +66,7 @@ class Settings:
     tol: float
     reg_covar: float
     workers: Workers
+    integration_tol: float = INTEGRATION_TOL
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class FitResult:
     bound_by_ties: NDArray[np.bool_]  # (D,): features with noise as small as ties allow, somewhere
     running: list[Running]  # of each network, for more samples to come
     path: dict[str, Any] | None = None  # columns of sizes tried, if they were open
+    lower_bound_error: float = 0.0  # standard error, where likelihoods are estimates
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,11 @@ class Fit:
                     raise
                 interrupted = True
         best = max(self.runs or self.starts, key=Progress.lower_bound)
-        return replace(self.result(best), interrupted=interrupted)
+        result = replace(self.result(best), interrupted=interrupted)
+        if interrupted or self.settings.architecture.n_components <= MOST_EXACT_DIMENSIONS:
+            return result
+        bound, error = look_afresh(self.problem, best.state)
+        return replace(result, lower_bound=bound - self.log_volume, lower_bound_error=error)
 
     def _tell(self, run: int, progress: Progress) -> bool:
         bounds = progress.lower_bounds
@@ -221,6 +229,29 @@ class Fit:
         )
 
 
+def look_afresh(problem: Problem, state: Any) -> tuple[float, float]:
+    """Estimate the objective with other points than those of the fit, and its standard error."""
+    models = [
+        Model.build(own.network, own.noise, problem.most_regions, problem.integration_tol)
+        for own in state.networks
+    ]
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(state.weights)
+
+    def add_up(batch: Table, weights: Floats) -> Floats:
+        samples, weights = take_heavy(batch, weights)
+        visits = [model.visitor.visit(samples) for model in models]
+        log_joint = np.stack([own.log_density for own in visits]) + log_weights[:, None]
+        log_density = np.logaddexp.reduce(log_joint, axis=0)
+        errors = np.exp(log_joint - log_density) * [own.log_density_error for own in visits]
+        return np.array([weights @ log_density, np.square(weights * errors).sum()])
+
+    row_bytes = sum(model.visitor.row_bytes for model in models)
+    total, variance = problem.workers.sum(add_up, row_bytes, problem.rows, problem.row_weights)
+    bound = (total + state.log_prior) / state.total_weight
+    return float(bound), float(np.sqrt(variance) / state.total_weight)
+
+
 def find_floors(rows: Table, row_weights: Floats, reg_covar: float) -> Floats:
     """Smallest variances of the noise (D,), in the units of the rows; see `skdgn._noise.floors`.
 
@@ -246,6 +277,7 @@ def pose_problem(
         WeightPrior(settings.weight_prior, settings.prior_scale, scaling.deviations),
         affordable_regions(settings, len(scaling.center)),
         settings.workers,
+        settings.integration_tol,
     )
 
 
@@ -287,6 +319,8 @@ def keep_running(state: Any, scaling: Scaling, floors: Floats, damping: float) -
 def affordable_regions(settings: Settings, n_features: int) -> int:
     """Return how many regions fit into memory; TooManyRegionsError if there must be more."""
     architecture, n_components = settings.architecture, settings.architecture.n_components
+    if n_components > MOST_EXACT_DIMENSIONS:
+        return MOST_REGIONS  # explored, not listed
     # Maps, statistics and residuals; maps upstream and downstream of every layer.
     floats = 4 * n_features * (n_components + 1) + architecture.floats_per_region(n_features)
     listed = MOST_REGIONS if n_components <= 2 else MOST_REGIONS // _POLYHEDRON_COST

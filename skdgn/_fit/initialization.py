@@ -20,8 +20,8 @@ from skdgn._network import Architecture, Network
 
 Floats = NDArray[np.float64]
 
-# More rows cost more and change a start little.
-MAX_ROWS = 1000
+# More rows for each latent dimension cost more and change a start little.
+MAX_ROWS = 500
 
 
 class Start(NamedTuple):
@@ -38,7 +38,9 @@ def starting_methods(architecture: Architecture) -> tuple[str, ...]:
     """Return the methods worth a try for so many latent dimensions, most promising first."""
     if architecture.is_linear:
         return ("pca",)
-    return ("tree", "isomap", "pca") if architecture.n_components == 1 else ("isomap", "pca")
+    if architecture.n_components == 1:
+        return ("tree", "isomap", "pca")
+    return ("isomap", "pca") if architecture.n_components <= 3 else ("pca", "independent", "sheet")
 
 
 @one_thread
@@ -54,11 +56,11 @@ def starting_network(
     Parameters
     ----------
     rows : ndarray of shape (n, d)
-        Centered, of unit variance (constant columns may be zero).  Of more than `MAX_ROWS` rows, a
-        random sample is used.
+        Centered, of unit variance (constant columns may be zero).  Of more than `MAX_ROWS` rows for
+        each latent dimension, a random sample is used.
     architecture : Architecture
         Without a hidden layer the start is probabilistic principal components, whatever the method.
-    method : {"tree", "isomap", "pca", "random"}
+    method : {"tree", "isomap", "pca", "independent", "sheet", "random"}
         Where the coordinates come from; "tree" means "isomap" in two dimensions and more.
     generator : numpy.random.Generator
         The only source of chance: the same state gives the same start.
@@ -85,8 +87,9 @@ def starting_network(
     True
     """
     sample = np.arange(len(rows))
-    if len(rows) > MAX_ROWS:
-        sample = np.sort(generator.choice(len(rows), size=MAX_ROWS, replace=False))
+    most_rows = MAX_ROWS * architecture.n_components
+    if len(rows) > most_rows:
+        sample = np.sort(generator.choice(len(rows), size=most_rows, replace=False))
         rows = rows[sample]
     if architecture.is_linear:
         network, coordinates, residuals = _probabilistic_pca(rows, architecture.n_components)

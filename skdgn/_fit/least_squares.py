@@ -41,8 +41,8 @@ SMOOTHINGS = 2
 RIDGE = 3e-3
 
 # How many candidates enter a round, and how many steps each is given. A single hidden layer hardly
-# goes astray: its kinks are spread over the data from the first.
-SHALLOW_ROUNDS = ((4, 4), (2, 6), (1, 8))
+# goes astray: its kinks are spread over the data from the first, and EM moves those that did.
+SHALLOW_ROUNDS = ((2, 4), (1, 10))
 DEEP_ROUNDS = ((8, 3), (3, 5), (1, 10))
 
 # A search whose residuals after a round are so many times those of another start goes no further.

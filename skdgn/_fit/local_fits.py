@@ -57,6 +57,8 @@ _CUTTING_STEPS = 6
 _SMALLEST_PART = 2.0
 # Residuals are looked at at so many samples.
 _MOST_POINTS = 1000
+# How many ways to move hidden units are tried, at random up to a half of them.
+_N_MOVES = 2
 # Hidden units of a network that begins to bend, for each latent dimension.
 _FIRST_UNITS = 4
 
@@ -244,6 +246,23 @@ class LocalFits:
         fewer = [remove_units(model.network, model.noise, points, number) for number in numbers]
         return self._replace((k,), [_alone((network, model.noise)) for network in fewer])
 
+    def move_units(self, k: int) -> Replacement | None:
+        """Fit one network of which some units are where residuals ask for them."""
+        model, points = self.state.models[k], self._latent_points(k)
+        n_units = sum(model.network.hidden_layer_sizes)
+        if n_units == 1:
+            return None
+        parts = []
+        for number in self.generator.integers(n_units // 2, size=_N_MOVES) + 1:
+            fewer = remove_units(model.network, model.noise, points, number)
+            lost = model.network.forward(points.latent) - fewer.forward(points.latent)
+            residuals = points.residuals + model.noise.whiten(lost)
+            there = replace(points, residuals=residuals)
+            moved = add_units(fewer, there, number, self.generator)
+            if moved.hidden_layer_sizes == model.network.hidden_layer_sizes:  # there was room
+                parts.append((moved, model.noise))
+        return self._replace((k,), map(_alone, parts))
+
     def split(self, k: int) -> Replacement | None:
         """Fit two networks to the samples of one."""
         model = self.state.models[k]
@@ -390,7 +409,8 @@ class LocalFits:
             members = self.generator.choice(members, _MOST_POINTS, replace=False)
         samples = self.samples[members]
         posterior = model.posterior(samples, Workers())
-        factors = np.linalg.cholesky(posterior.covariance)
+        variances, axes = np.linalg.eigh(posterior.covariance)
+        factors = axes * np.sqrt(np.maximum(variances, 0.0))[:, None, :]  # rounded below zero
         steps = self.generator.standard_normal((_N_DRAWS, *posterior.mean.shape))
         latent = posterior.mean + np.einsum("nst,mnt->mns", factors, steps)
         latent = latent.reshape(-1, latent.shape[2])

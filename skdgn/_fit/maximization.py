@@ -32,8 +32,10 @@ from skdgn._network import Codes, Dense, Layer, Network
 from skdgn._noise import Noise
 from skdgn._runtime import Floats
 
-# Hidden weights beyond this number: conjugate gradients instead of a factorized matrix.
+# Hidden weights beyond this number: conjugate gradients instead of a factorized matrix, unless, up
+# to so many times as many weights, they would be more work, and the matrix has this many entries.
 LARGEST_DENSE_SYSTEM = 1500
+_LARGER, _MOST_ENTRIES = 3, 1 << 25
 MOST_CG_STEPS = 250
 CG_TOLERANCE = 1e-6
 # Kronecker products of so many regions are summed at once: memory stays small.
@@ -51,7 +53,7 @@ class Linearization:
     All output quantities are in units of the noise, the output layer's weights included.
     """
 
-    layers: tuple[Layer, ...]  # those that have parameters
+    layers: tuple[Layer, ...]  # those that have parameters: their cores
     codes: tuple[Codes, ...]  # per layer
     upstream: tuple[Floats, ...]  # per layer (R, fan_in + 1, S + 1): U
     downstream: tuple[Floats, ...]  # per layer (R, D, fan_out): B; not of a dense output layer
@@ -95,13 +97,18 @@ def linearize(
     for place in reversed(range(network.learned[0], end)):
         layer = network.layers[place]
         if layer.n_parameters:
-            downstream.insert(0, np.broadcast_to(behind, (len(used), *behind.shape[-2:])))
+            own = behind[..., : layer.core.n_outputs]
+            downstream.insert(0, np.broadcast_to(own, (len(used), *own.shape[-2:])))
         if place > network.learned[0]:
             behind = layer.transpose(behind, codes[place])
+    cores = tuple(network.layers[place].core for place in network.learned)
+    inputs = (
+        maps[place].first(core.n_inputs) for place, core in zip(network.learned, cores, strict=True)
+    )
     return Linearization(
-        tuple(network.layers[place] for place in network.learned),
+        cores,
         tuple(codes[place] for place in network.learned),
-        tuple(maps[place].homogeneous(len(used)) for place in network.learned),
+        tuple(own.homogeneous(len(used)) for own in inputs),
         tuple(downstream),
         latent,
         residuals,
@@ -123,6 +130,11 @@ def _flatten(blocks: Floats) -> Floats:
     return np.ascontiguousarray(blocks.transpose(1, 0, 2)).reshape(blocks.shape[1], -1)
 
 
+def _sum_products(first: Floats, second: Floats) -> Floats:
+    """Multiply derivatives (p, ...) with others (q, ...), summed over the rest: (p, q)."""
+    return first.reshape(len(first), -1) @ second.reshape(len(second), -1).T
+
+
 class GaussNewtonSystem:
     """The damped Gauss-Newton system over chosen layers.
 
@@ -138,7 +150,6 @@ class GaussNewtonSystem:
         self.with_output = any(layer >= self.n_hidden for layer in layers)
         self.sizes = [linearization.layers[layer].n_parameters for layer in self.hidden]
         self.n_hidden_weights = sum(self.sizes)
-        self.dense = self.n_hidden_weights <= LARGEST_DENSE_SYSTEM
         # U M of every layer: (R, fan_in + 1, S + 1)
         self.moments = [upstream @ linearization.latent for upstream in linearization.upstream]
         self.gram, self.output_gradient = np.empty((0, 0)), np.empty((0, 0))
@@ -146,9 +157,21 @@ class GaussNewtonSystem:
             self.gram = _flatten(self.moments[-1]) @ _flatten(linearization.upstream[-1]).T
             slope = gradient(linearization, self.n_hidden)
             self.output_gradient = slope.reshape(-1, len(self.gram))
+        self.dense = self.n_hidden_weights <= LARGEST_DENSE_SYSTEM or self._is_factorized_sooner()
         self.hidden_gradient = np.concatenate(
             [gradient(linearization, layer) for layer in self.hidden] or [np.empty(0)]
         )
+
+    def _is_factorized_sooner(self) -> bool:
+        """Tell whether a factorized matrix is less work than conjugate gradients, and fits."""
+        n_regions, n_features, n_columns = self.linearization.residuals.shape
+        n_weights = self.n_hidden_weights
+        n_entries = n_weights * (n_weights + self.output_gradient.size)
+        if n_weights > _LARGER * LARGEST_DENSE_SYSTEM or n_entries > _MOST_ENTRIES:
+            return False
+        n_units = sum(self.linearization.layers[layer].n_outputs for layer in self.hidden)
+        push_and_pull = 2 * n_regions * n_features * n_columns * n_units
+        return n_weights**2 * (n_regions + n_weights / 3) < MOST_CG_STEPS * push_and_pull
 
     @cached_property
     def diagonal(self) -> Floats:
@@ -175,32 +198,48 @@ class GaussNewtonSystem:
 
     @cached_property
     def _blocks(self) -> tuple[Floats, Floats]:
-        layers = [self.linearization.layers[layer] for layer in self.hidden]
-        if all(isinstance(layer, Dense) for layer in layers):
-            return self._sum_kronecker_products()
-        return self._sum_products_of_derivatives()
+        n_features = self.linearization.residuals.shape[1]
+        matrix = np.zeros((self.n_hidden_weights, self.n_hidden_weights))
+        coupling = np.zeros((self.n_hidden_weights, n_features, len(self.gram)))
+        is_dense = [isinstance(self.linearization.layers[own], Dense) for own in self.hidden]
+        dense = [own for own, known in enumerate(is_dense) if known]
+        others = [own for own, known in enumerate(is_dense) if not known]
+        self._add_kronecker_products(dense, matrix, coupling)
+        if others:
+            self._add_products_of_derivatives(others, dense, matrix, coupling)
+        return matrix, coupling
 
-    def _sum_kronecker_products(self) -> tuple[Floats, Floats]:
-        """Return `matrix` and `coupling` if all layers are dense."""
-        matrix = np.empty((self.n_hidden_weights, self.n_hidden_weights))
-        coupling = []
-        edges = np.concatenate([[0], np.cumsum(self.sizes)])
-        for a, first in enumerate(self.hidden):
+    @cached_property
+    def _spans(self) -> list[slice]:
+        """Where the weights of every hidden layer are."""
+        ends = np.cumsum(self.sizes)
+        return [slice(end - size, end) for size, end in zip(self.sizes, ends, strict=True)]
+
+    def _add_kronecker_products(self, dense: list[int], matrix: Floats, coupling: Floats) -> None:
+        """Fill in the blocks between dense layers."""
+        for a in dense:
+            first, rows = self.hidden[a], self._spans[a]
             pulled = np.swapaxes(self.linearization.downstream[first], 1, 2)
-            for b, second in enumerate(self.hidden[: a + 1]):
-                block = self._sum_kronecker(first, second, pulled)
-                block = block.reshape(self.sizes[a], self.sizes[b])
-                matrix[edges[a] : edges[a + 1], edges[b] : edges[b + 1]] = block
-                matrix[edges[b] : edges[b + 1], edges[a] : edges[a + 1]] = block.T
+            for b in (own for own in dense if own <= a):
+                columns = self._spans[b]
+                block = self._sum_kronecker(first, self.hidden[b], pulled)
+                matrix[rows, columns] = block.reshape(self.sizes[a], self.sizes[b])
+                matrix[columns, rows] = matrix[rows, columns].T
             if self.with_output:
                 block = self._sum_kronecker(first, self.n_hidden, pulled)
-                coupling.append(block.reshape(self.sizes[a], *block.shape[2:]))
-        return matrix, np.concatenate(coupling) if coupling else np.empty(0)
+                coupling[rows] = block.reshape(self.sizes[a], *block.shape[2:])
 
     def _sum_kronecker(self, first: int, second: int, pulled: Floats) -> Floats:
         """Sum ``(B_l' B_k) (x) (U_l M U_k')`` over regions, a few thousand of them at a time."""
         total: Floats | None = None
         upstream = self.linearization.upstream[second]
+        maps = [
+            self.linearization.downstream[own] for own in (first, second) if own < self.n_hidden
+        ]
+        if all(own.strides[0] == 0 for own in maps):  # one map for all regions
+            outer = pulled[0] if second == self.n_hidden else pulled[0] @ maps[1][0]
+            inner = _flatten(self.moments[first]) @ _flatten(upstream).T
+            return np.multiply.outer(outer, inner).transpose(0, 2, 1, 3)
         for begin in range(0, len(pulled), _REGIONS_AT_A_TIME):
             chunk = slice(begin, begin + _REGIONS_AT_A_TIME)
             outer = pulled[chunk]
@@ -213,38 +252,52 @@ class GaussNewtonSystem:
         assert total is not None  # every row has a region
         return total.transpose(0, 2, 1, 3)
 
-    def _sum_products_of_derivatives(self) -> tuple[Floats, Floats]:
-        """Return `matrix` and `coupling` by the derivatives of the outputs' maps, whatever layers.
+    def _add_products_of_derivatives(
+        self, others: list[int], dense: list[int], matrix: Floats, coupling: Floats
+    ) -> None:
+        """Fill in the blocks of layers that are not dense, by how they move the outputs' maps.
 
         As many regions at a time as memory allows.
         """
         n_regions, n_features, n_columns = self.linearization.residuals.shape
-        n_inputs = self.linearization.upstream[-1].shape[1] if self.with_output else 0
-        matrix = np.zeros((self.n_hidden_weights, self.n_hidden_weights))
-        coupling = np.zeros((self.n_hidden_weights, n_features, n_inputs))
-        widest = max(self.linearization.layers[layer].n_outputs for layer in self.hidden)
-        floats = self.n_hidden_weights * n_columns * (n_features + widest)
-        n_chunk = max(1, _DERIVATIVE_FLOATS // floats)
+        own = np.concatenate(
+            [np.arange(*self._spans[layer].indices(len(matrix))) for layer in others]
+        )
+        widest = max(self.linearization.layers[self.hidden[layer]].n_outputs for layer in others)
+        n_chunk = max(1, _DERIVATIVE_FLOATS // (len(own) * n_columns * (n_features + widest)))
         for begin in range(0, n_regions, n_chunk):
             chunk = slice(begin, begin + n_chunk)
-            slopes = self.derivatives(chunk)  # (P, r, D, S + 1)
+            slopes = np.concatenate(
+                [self._derivatives(self.hidden[layer], chunk) for layer in others]
+            )
             weighted = slopes @ self.linearization.latent[chunk]
-            n_weights = len(slopes)
-            matrix += weighted.reshape(n_weights, -1) @ slopes.reshape(n_weights, -1).T
+            matrix[np.ix_(own, own)] += _sum_products(weighted, slopes)
+            for layer in dense:
+                block = self._couple(slopes, self.hidden[layer], chunk)
+                matrix[own, self._spans[layer]] += block.reshape(len(own), -1)
             if self.with_output:
-                outgoing = self.linearization.upstream[-1][chunk]
-                coupling += np.einsum("prds,ris->pdi", weighted, outgoing, optimize=True)
-        return matrix, coupling
+                coupling[own] += self._couple(slopes, self.n_hidden, chunk)
+        for layer in dense:
+            matrix[self._spans[layer], own] = matrix[own, self._spans[layer]].T
 
-    def derivatives(self, regions: slice) -> Floats:
-        """Return how every hidden weight moves the outputs' maps: (P, r, D, S + 1)."""
-        linearization, parts = self.linearization, []
-        for layer, size in zip(self.hidden, self.sizes, strict=True):
-            own, downstream = linearization.layers[layer], linearization.downstream[layer][regions]
-            upstream = linearization.upstream[layer][regions]
-            codes = linearization.codes[layer][regions]
-            parts += [downstream @ own.push(unit, upstream, codes) for unit in np.eye(size)]
-        return np.array(parts)
+    def _derivatives(self, layer: int, regions: slice) -> Floats:
+        """Return how every weight of a hidden layer moves the outputs' maps: (p, r, D, S + 1)."""
+        linearization = self.linearization
+        return linearization.layers[layer].derivatives(
+            linearization.downstream[layer][regions],
+            linearization.upstream[layer][regions],
+            linearization.codes[layer][regions],
+        )
+
+    def _couple(self, slopes: Floats, layer: int, regions: slice) -> Floats:
+        """Multiply derivatives (p, r, D, S + 1) by those of a dense layer: (p, u, fan_in + 1)."""
+        forces = slopes.transpose(1, 2, 0, 3)  # (r, D, p, S + 1)
+        if layer < self.n_hidden:
+            pulled = np.swapaxes(self.linearization.downstream[layer][regions], 1, 2)
+            flat = pulled @ forces.reshape(*forces.shape[:2], -1)
+            forces = flat.reshape(*flat.shape[:2], *forces.shape[2:])
+        product = np.tensordot(forces, self.moments[layer][regions], axes=((0, 3), (0, 2)))
+        return product.transpose(1, 0, 2)
 
     def push(self, direction: Floats) -> Floats:
         """Change of the outputs' maps, (R, D, S + 1), as the hidden weights move."""
@@ -259,8 +312,7 @@ class GaussNewtonSystem:
 
     def split(self, direction: Floats) -> list[Floats]:
         """Split a direction of all hidden weights into one per layer."""
-        ends = np.cumsum(self.sizes)
-        return [direction[end - size : end] for size, end in zip(self.sizes, ends, strict=True)]
+        return [direction[span] for span in self._spans]
 
     def push_output(self, output: Floats) -> Floats:
         """Change of the outputs' maps as the whitened output layer moves."""

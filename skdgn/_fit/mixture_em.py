@@ -126,8 +126,10 @@ class NetworkVisits:
         if samples.size == 0 or all(len(model.partition) == 1 for model in self.models):
             # Gaussians are known as soon as their bounds.
             return self._visit_all(samples)
-        table = self.samples[samples]
-        bounds = np.stack([log_density_bounds(model.visitor, table) for model in self.models])
+        table, bounds = self.samples[samples], np.full((len(self.models), len(samples)), np.inf)
+        for bound, model in zip(bounds, self.models, strict=True):
+            if isinstance(model.visitor, Visitor):  # others know no bound
+                bound[:] = log_density_bounds(model.visitor, table)
         bounds += self.log_weights[:, None]
         near = bounds >= bounds.max(axis=0) - NEGLIGIBLE - _BOUND_EXCESS
         for network in range(len(self.models)):
@@ -271,7 +273,7 @@ class MixtureProblem:
 
     def build(self, network: Network, noise: Noise) -> Model:
         """Prepare a network for the E-step; TooManyRegionsError if that is hopeless."""
-        return Model.build(self.network.prior.admit(network), noise, self.network.most_regions)
+        return self.network.build(self.network.prior.admit(network), noise)
 
     def begin(self, weights: Floats, networks: Sequence[tuple[Network, Noise]]) -> MixtureState:
         """Run the E-step at parameters; noise that networks share is that of the heaviest one."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from skdgn._fit.local_fits import LocalFits, Sizes, replace_networks
 from skdgn._fit.mixture_em import MixtureProblem, MixtureState
+from skdgn._fit.steps import Step
 from skdgn._network import Architecture
 
 # How many networks are split, and how many pairs merged, to find an exchange.
@@ -22,6 +23,8 @@ _MOST_SPLITS = 2
 _MOST_MERGES = 2
 # Iterations of the best candidate for the place of a network.
 _ITERATIONS = 8
+# How often units are moved when EM gains little, and how often that is tried where it ends.
+_MOST_MOVES, _MOST_TRIALS = 10, 2
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,33 @@ class Search:
         chosen = max(pairs, key=lambda pair: pair[0].gain + pair[1].gain)
         trial = self.problem.evaluate(*replace_networks(state, chosen))
         return trial if trial.lower_bound > state.lower_bound + self.tol else None
+
+    def step_and_move_units(self) -> Step:
+        """Return the step of EM which moves units where it would stand still."""
+        return Step(
+            self.problem,
+            self.m_step,
+            self.tol,
+            self.move_units,
+            _MOST_MOVES,
+            _MOST_TRIALS,
+            is_eager=True,
+        )
+
+    def move_units(self, state: MixtureState) -> MixtureState | None:
+        """Move hidden units to where they are missed, if that raises the objective.
+
+        Two units that are nearly the same, or make a narrow step, stay where they are in EM: their
+        gradients ask for no more.  Of networks with one dense hidden layer.  What EM gains in as
+        many iterations without standing still is not worth it.
+        """
+        fits = self._local_fits(state)
+        moved = [fits.move_units(k) for k in range(len(state.networks))]
+        chosen = [own for own in moved if own is not None and own.gain > 0.0]
+        if not chosen:
+            return None
+        trial = self.problem.evaluate(*replace_networks(state, chosen))
+        return trial if trial.lower_bound > state.lower_bound + _ITERATIONS * self.tol else None
 
     def _local_fits(self, state: MixtureState) -> LocalFits:
         sizes = Sizes(self.architecture.n_components, given=self.architecture)

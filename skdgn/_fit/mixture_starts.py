@@ -18,6 +18,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
+from skdgn._fit.any_layers import fit_linear_map
 from skdgn._fit.growth import write_linear_network
 from skdgn._fit.noise_priors import NoisePrior
 from skdgn._network import Architecture, Network
@@ -133,6 +134,8 @@ def bend_network(
     slopes: Floats, mean: Floats, noise: Noise, architecture: Architecture, floors: Floats
 ) -> tuple[Network, Noise]:
     """Write a linear network as one that may bend; it takes over what it can from the noise."""
-    if architecture.hidden_layer_sizes:
+    if not architecture.is_linear:
         slopes, noise = noise.hand_over(slopes, floors)
+    if architecture.blueprints is not None:
+        return fit_linear_map(slopes, mean, architecture), noise
     return write_linear_network(slopes, mean, architecture), noise

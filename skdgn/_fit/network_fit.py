@@ -13,20 +13,19 @@ from skdgn._fit.em import Progress, climb
 from skdgn._fit.fitting import Fit, FitResult, Iteration, Parameters, Settings
 from skdgn._fit.initialization import Start, starting_methods, starting_network
 from skdgn._fit.mixture_em import MixtureProblem, MixtureState
+from skdgn._fit.mixture_search import Search
 from skdgn._fit.steps import Step
 from skdgn._fit.tournament import hold_tournament
 from skdgn._noise import KINDS
 from skdgn._partition import TooManyRegionsError
 from skdgn._runtime import Floats, read
 
-# How many of the candidate starts enter a round, and how many iterations each is given. The
-# likeliest goes on from there, so that only the others' iterations are lost.
-_TRIAL_ROUNDS = ((4, 2), (2, 4))
-# Candidate starts are compared on at most this many rows.
-_TRIAL_ROWS = 2000
-# Fewer if there are many regions: their product is about what an E-step costs.
-_TRIAL_WORK = 500_000
-_FEWEST_TRIAL_ROWS = 500
+# How many of the candidate starts enter a round, and how many iterations each is given.  After
+# fewer, the likeliest is seldom the one that ends highest; so there are many, on few rows.
+_TRIAL_ROUNDS = ((4, 6), (2, 10))
+_TRIAL_ROWS = 500
+# Missing values are filled in by what so many rows tell.
+_COMPLETED_ROWS = 2000
 # An iteration of so many seconds makes a fit long enough to say so.
 _LONG_ITERATION = 2.0
 # Where a start fits the rows exactly, EM needs noise to begin with.
@@ -54,10 +53,18 @@ def fit_network(
             start = _best_start(problem, settings, generator, fit.starts)
         else:
             start = _go_on(problem, fit, warm_start)
-        return Step(problem, settings.m_step, settings.tol), start
+        return _make_step(problem, settings, generator), start
 
     n_runs = settings.n_init if warm_start is None else 1
     return fit.run(begin, n_runs, settings.max_iter, settings.tol)
+
+
+def _make_step(problem: MixtureProblem, settings: Settings, generator: np.random.Generator) -> Step:
+    """Return the step of EM, which moves units where it would stand still."""
+    architecture, m_step, tol = settings.architecture, settings.m_step, settings.tol
+    if architecture.blueprints is not None or len(architecture.hidden_layer_sizes) != 1:
+        return Step(problem, m_step, tol)
+    return Search(problem, architecture, m_step, tol, generator).step_and_move_units()
 
 
 def _go_on(problem: MixtureProblem, fit: Fit, warm_start: Parameters) -> MixtureState:
@@ -67,7 +74,7 @@ def _go_on(problem: MixtureProblem, fit: Fit, warm_start: Parameters) -> Mixture
     began = reporter.seconds
     start = problem.begin(*fit.scale(warm_start))
     seconds = reporter.seconds - began
-    trial = problem.sample(_TRIAL_ROWS, np.random.default_rng(0))
+    trial = problem.sample(_COMPLETED_ROWS, np.random.default_rng(0))
     _foretell(trial, start, seconds * trial.n_samples / n_rows, n_rows, fit.settings)
     return start
 
@@ -83,12 +90,12 @@ def _best_start(
     ``starts`` is filled with those compared: an interrupt leaves it as it was by then.
     """
     reporter = settings.workers.reporter
-    sample = problem.sample(_TRIAL_ROWS, generator)
+    sample = problem.sample(_COMPLETED_ROWS, generator)
     rows, weights = read(sample.network.rows), sample.network.row_weights
     if np.isnan(rows).any():
         reporter.begin("completing missing values")
     completed = complete_rows(rows, weights)
-    trial = sample.sample(_affordable_rows(settings), generator)
+    trial = sample.sample(_TRIAL_ROWS * settings.architecture.n_components, generator)
     starts.clear()
     _try_methods(trial, completed, problem.n_samples, settings, generator, starts)
 
@@ -164,12 +171,6 @@ def _foretell(
         f"max_iter={settings.max_iter}. Fewer hidden units or latent dimensions make it shorter, "
         "a larger tol ends it sooner, n_jobs=-1 shares it among all cores."
     )
-
-
-def _affordable_rows(settings: Settings) -> int:
-    """Return how many rows starts are compared on: fewer where there are many regions."""
-    n_regions = settings.architecture.n_sure_regions
-    return max(_FEWEST_TRIAL_ROWS, min(_TRIAL_ROWS, _TRIAL_WORK // n_regions))
 
 
 def _first_state(problem: MixtureProblem, start: Start) -> MixtureState:

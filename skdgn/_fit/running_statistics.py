@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._fit.statistics import SufficientStatistics
+from skdgn._fit.statistics import SUMS, SufficientStatistics
 from skdgn._network import Codes
 from skdgn._noise import Noise
 from skdgn._partition import find_similar
@@ -42,9 +42,7 @@ class Running:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Running:
         """Undo `to_state`."""
-        statistics = SufficientStatistics(
-            **{field.name: state[field.name] for field in fields(SufficientStatistics)}
-        )
+        statistics = SufficientStatistics(**{name: state[name] for name in SUMS})
         own = {field.name: state[field.name] for field in fields(cls) if field.name in state}
         return cls(**own, statistics=statistics)
 
@@ -52,7 +50,7 @@ class Running:
         """Return arrays and numbers only: any format can store them."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         own.pop("statistics")
-        return {**own, **vars(self.statistics)}
+        return {**own, **{name: getattr(self.statistics, name) for name in SUMS}}
 
     def take_features(self, features: Integers, kind: type[Noise]) -> Running:
         """Return what is known of these features, in this order, for this kind of noise."""
@@ -79,9 +77,7 @@ class Running:
             np.add.at(mixed, regions, old * here)
             return mixed
 
-        return SufficientStatistics(
-            **{field.name: mix(field.name) for field in fields(SufficientStatistics)}
-        )
+        return replace(chunk, **{name: mix(name) for name in SUMS})
 
 
 def share_weights(chunk_weight: float, total: float, before: float) -> tuple[float, float]:

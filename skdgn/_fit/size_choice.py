@@ -4,7 +4,7 @@ Kinds of noise and numbers of latent dimensions do not grow from each other: eac
 A branch begins with mixtures of networks as small as may be, one, two, four of them and so on,
 which is as quick as a Gaussian mixture.  Of every number of latent dimensions, the branch with the
 best of these goes on (`skdgn._fit.size_path`).  What the criterion likes best of all is fitted to
-all samples.
+all samples, or several are: their average is a mixture, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,8 +42,9 @@ _FEWEST_SAMPLES = 6
 _PATIENCE, _MANY_NETWORKS = 2, 16
 # Iterations of each, which begins with a Gaussian mixture.
 _ITERATIONS = 6
-# Stages after which a second path is given up unless it has overtaken the first.
-_HEAD_START = 5
+# Paths from the best branch, and stages after which the second is given up unless it has overtaken
+# the first.
+_N_PATHS, _HEAD_START = 2, 5
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class SizeSettings:
     activation: Activation | None  # of hidden units, if their number is open
     any_networks: bool  # whether the number of networks is open
     criterion: str
+    n_averaged: int = 1  # mixtures of the path that are averaged
 
     @property
     def workers(self) -> Workers:
@@ -63,8 +64,8 @@ class SizeSettings:
 
     @property
     def n_init(self) -> int:
-        """How many fits are told of: that of the chosen sizes."""
-        return 1
+        """How many fits are told of: those of the chosen sizes."""
+        return self.n_averaged
 
     @property
     def max_iter(self) -> int:
@@ -120,15 +121,15 @@ def fit_sizes(
     if interrupted:
         result = replace(branch.fit.result(Progress(stage.state)), interrupted=True)
     else:
-        begin = partial(branch.begin_fit, stage)
-        result = branch.fit.run(begin, 1, settings.max_iter, branch.settings.tol)
+        result = branch.fit_all(diary.best_of(branch, settings.n_averaged))
     return replace(result, path=diary.table())
 
 
 def _explore(branches: list[Branch], diary: Diary) -> None:
     """Follow all branches, as far as they are worth it."""
-    firsts = [diary.follow(branch, branch.try_numbers()) for branch in branches]
     n_components = [branch.n_components for branch in branches]
+    diary.n_parts_left = len(branches) + _N_PATHS * len(set(n_components))
+    firsts = [diary.follow(branch, branch.try_numbers()) for branch in branches]
     for number in sorted(set(n_components)):
         alike = [k for k, own in enumerate(n_components) if own == number]
         best = min(alike, key=lambda k: firsts[k][1].criterion)
@@ -137,6 +138,8 @@ def _explore(branches: list[Branch], diary: Diary) -> None:
         if smallest is not likeliest:
             # A curve with many bends is not to be had from many networks, one merger at a time.
             diary.follow(branches[best], branches[best].change_sizes(smallest), _HEAD_START)
+        else:
+            diary.n_parts_left -= 1
 
 
 @dataclass
@@ -146,6 +149,8 @@ class Diary:
     reporter: Reporter
     criterion: str
     stages: list[tuple[Branch, Stage, float]] = field(default_factory=list)  # and seconds
+    n_parts_left: int = 1  # that are to follow
+    part_seconds: list[float] = field(default_factory=list)  # of parts that are done
 
     def follow(
         self, branch: Branch, stages: Iterator[Stage], head_start: int | None = None
@@ -155,6 +160,8 @@ class Diary:
         After so many, it is given up unless it is better than everything else.
         """
         own, began = [], time.perf_counter()
+        part_began = began
+        self.n_parts_left -= 1
         self.reporter.name("choosing sizes")
         for stage in stages:
             now = time.perf_counter()
@@ -162,9 +169,10 @@ class Diary:
             self.stages.append((branch, stage, now - began))
             began = now
             if self.reporter.verbose > 0:
-                self._tell(branch, stage)
+                self._tell(branch, stage, self._seconds_left(now - part_began))
             if len(own) == head_start and all(self.best()[1] is not mine for mine in own):
                 break
+        self.part_seconds.append(time.perf_counter() - part_began)
         return own[0], min(own, key=lambda stage: stage.criterion)
 
     def best(self) -> tuple[Branch, Stage]:
@@ -172,14 +180,28 @@ class Diary:
         branch, stage, _ = min(self.stages, key=lambda entry: entry[1].criterion)
         return branch, stage
 
-    def _tell(self, branch: Branch, stage: Stage) -> None:
+    def best_of(self, branch: Branch, n_stages: int) -> list[Stage]:
+        """Return the best stages of a branch, at most so many, the best first."""
+        own = [stage for other, stage, _ in self.stages if other is branch]
+        return sorted(own, key=lambda stage: stage.criterion)[:n_stages]
+
+    def _seconds_left(self, seconds: float) -> float:
+        """Guess how long it will take, so many seconds after a part has begun.
+
+        Parts take as long as each other, and at least one more stage; so does the fit at the end.
+        """
+        typical = max(float(np.mean(self.part_seconds or [0.0])), seconds)
+        _, _, last = self.stages[-1]
+        return max(typical - seconds, last) + self.n_parts_left * typical + last
+
+    def _tell(self, branch: Branch, stage: Stage, seconds_left: float) -> None:
         _, best = self.best()
         units = [sum(widths) for widths in _hidden_layer_sizes(stage)]
         self.reporter.write(
             f"{len(units)} network{'s' * (len(units) > 1)}, {branch.n_components} latent, hidden "
             f"units {', '.join(map(str, sorted(units)))}, {branch.covariance_type} noise  "
             f"{self.criterion} {stage.criterion:.6g}, best {best.criterion:.6g}  "
-            f"{self.reporter.seconds:.1f} s",
+            f"{self.reporter.seconds:.1f} s, about {seconds_left:.0f} s left",
             lasting=self.reporter.verbose > 1 or not self.reporter.is_rewriting,
         )
 
@@ -293,6 +315,36 @@ class Branch:
     def go_on_from(self, parameters: Parameters) -> Iterator[Stage]:
         """Follow the path from parameters in the units of the samples."""
         return self.path.follow(self.problem, self.problem.begin(*self.fit.scale(parameters)))
+
+    def fit_all(self, stages: list[Stage]) -> FitResult:
+        """Fit stages to all samples, one after the other, and average them.
+
+        How EM got there is told of the likeliest.
+        """
+        remaining = iter(stages)
+        result = self.fit.run(
+            lambda: self.begin_fit(next(remaining)),
+            len(stages),
+            self.settings.max_iter,
+            self.settings.tol,
+        )
+        if len(self.fit.runs) <= 1:
+            return result
+        fits = [self.fit.result(run) for run in self.fit.runs]  # fewer after an interrupt
+        shares = self.judge.share_out(stages[: len(fits)])
+        shared = list(zip(shares, fits, strict=True))
+        return replace(
+            result,
+            weights=np.concatenate([share * own.weights for share, own in shared]),
+            networks=[parts for own in fits for parts in own.networks],
+            converged=all(own.converged for own in fits),
+            bound_by_ties=np.any([own.bound_by_ties for own in fits], axis=0),
+            running=[
+                replace(running, statistics=running.statistics * share)
+                for share, own in shared
+                for running in own.running
+            ],
+        )
 
     def begin_fit(self, stage: Stage) -> tuple[Step, MixtureState]:
         """Begin a fit to all samples with a stage."""

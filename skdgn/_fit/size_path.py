@@ -21,6 +21,7 @@ from skdgn._fit.em import climb
 from skdgn._fit.local_fits import LocalFits, Replacement, Sizes, replace_networks
 from skdgn._fit.mixture_em import MixtureProblem, MixtureState, NetworkVisits, log_of
 from skdgn._fit.mixture_fit import pool_noise
+from skdgn._fit.stacking import stack
 from skdgn._fit.steps import Step
 from skdgn._runtime import Floats
 
@@ -60,10 +61,14 @@ class HeldOut:
     weights: Floats
     log_volume: float  # what scaling adds to their mean log density
 
+    def log_densities(self, state: MixtureState) -> Floats:
+        """Log densities, as EM sees the samples."""
+        return NetworkVisits(state.models, log_of(state.weights), self.samples).log_density
+
     def mean_log_density(self, state: MixtureState) -> float:
         """Mean log density, in the units of the samples."""
-        visited = NetworkVisits(state.models, log_of(state.weights), self.samples)
-        return float(self.weights @ visited.log_density / self.weights.sum()) - self.log_volume
+        mean = self.weights @ self.log_densities(state) / self.weights.sum()
+        return float(mean) - self.log_volume
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,18 @@ class Judge:
         else:
             criterion = -self.held_out.mean_log_density(state)
         return Stage(problem, state, n_parameters, mean, criterion)
+
+    def share_out(self, stages: Sequence[Stage]) -> Floats:
+        """Weights of mixtures in their average, which add up to 1.
+
+        Those that make samples that were held out the likeliest; by BIC and AIC, Akaike weights.
+        """
+        if self.held_out is None:
+            criteria = np.array([stage.criterion for stage in stages])
+            shares = np.exp(0.5 * (criteria.min() - criteria))
+            return np.asarray(shares / shares.sum())
+        told = [self.held_out.log_densities(stage.state) for stage in stages]
+        return stack(np.stack(told, axis=1), self.held_out.weights)
 
 
 def climb_briefly(

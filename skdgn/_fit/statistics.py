@@ -12,14 +12,31 @@ need not know of missing values, and its gradient is that of the likelihood of w
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._noise import Holes, Noise, NoiseUnits, find_holes, make_holes, predict_missing
-from skdgn._posterior import RegionMaps, Visitor, Visits
+from skdgn._network import Codes
+from skdgn._noise import (
+    Holes,
+    Noise,
+    NoiseUnits,
+    find_holes,
+    make_holes,
+    missing_covariance,
+    predict_missing,
+)
+from skdgn._partition import add_regions
+from skdgn._posterior import Explorer, RegionMaps, Visitor, Visits
 from skdgn._runtime import Floats, Table, Workers, inlined_sum_kernel, read, sum_kernel
+
+
+class Explored(NamedTuple):
+    """Regions that were explored."""
+
+    patterns: Codes  # (R, c)
+    points: Floats  # (R, S) inside
 
 
 @dataclass(frozen=True)
@@ -34,11 +51,20 @@ class SufficientStatistics:
     squares: Floats  # sum over all regions of what the noise asks for: see `Noise.collect`
     total_weight: float  # sum of the rows' weights
     log_likelihood: float  # weighted sum of log p(x)
+    regions: Explored | None = None  # which they are, unless they are those of the partition
 
     @classmethod
-    def none(cls, visitor: Visitor) -> SufficientStatistics:
-        """Return the statistics of no row."""
+    def none(
+        cls, visitor: Visitor | Explorer, regions: Explored | None = None
+    ) -> SufficientStatistics:
+        """Return the statistics of no row, for regions that were explored, if any were."""
         n_regions, n_features, n_components = visitor.partition.maps.shape
+        if visitor.is_exact:
+            regions = None
+        else:
+            patterns = visitor.partition.patterns[:0]
+            regions = regions or Explored(patterns, np.empty((0, n_components)))
+            n_regions = len(regions.patterns)
         return cls(
             np.zeros(n_regions),
             np.zeros((n_regions, n_components)),
@@ -48,6 +74,7 @@ class SufficientStatistics:
             visitor.noise.collect(np.empty((0, n_features)), np.empty(0)),
             0.0,
             0.0,
+            regions,
         )
 
     def take_features(self, features: NDArray[np.intp], kind: type[Noise]) -> SufficientStatistics:
@@ -59,9 +86,46 @@ class SufficientStatistics:
             squares=kind.take_squares(self.squares, features),
         )
 
+    def __mul__(self, factor: float) -> SufficientStatistics:
+        return SufficientStatistics(**{name: factor * own for name, own in vars(self).items()})
+
     def __add__(self, other: SufficientStatistics) -> SufficientStatistics:
-        mine, others = vars(self), vars(other)
-        return SufficientStatistics(**{name: mine[name] + others[name] for name in mine})
+        if self.regions is None or other.regions is None:
+            return self._add(other)
+        # Explored by different rows: those with the same pattern are the same.
+        numbers, new = add_regions(self.regions.patterns, other.regions.patterns)
+        n_regions = len(self.weights) + len(new)
+        regions = Explored(
+            np.concatenate([self.regions.patterns, other.regions.patterns[new]]),
+            np.concatenate([self.regions.points, other.regions.points[new]]),
+        )
+        own = np.arange(len(self.weights))
+        return self._spread(own, n_regions, regions)._add(
+            other._spread(numbers, n_regions, regions)
+        )
+
+    def _add(self, other: SufficientStatistics) -> SufficientStatistics:
+        """Add the statistics of the same regions."""
+        sums = {name: getattr(self, name) + getattr(other, name) for name in SUMS}
+        return replace(self, **sums)
+
+    def _spread(
+        self, numbers: NDArray[np.intp], n_regions: int, regions: Explored
+    ) -> SufficientStatistics:
+        """Return the same sums among other regions, in which these have such numbers."""
+
+        def spread(own: Floats) -> Floats:
+            more = np.zeros((n_regions, *own.shape[1:]))
+            more[numbers] = own
+            return more
+
+        sums: dict[str, Any] = {name: spread(getattr(self, name)) for name in _BY_REGION}
+        return replace(self, **sums, regions=regions)
+
+
+# What is added up, and what of it for each region.
+_BY_REGION = ("weights", "first", "second", "data", "cross")
+SUMS = (*_BY_REGION, "squares", "total_weight", "log_likelihood")
 
 
 class _Sums(NamedTuple):
@@ -76,19 +140,18 @@ class _Sums(NamedTuple):
 
 
 def accumulate(
-    visitor: Visitor, visits: Visits, rows: Floats, row_weights: Floats
+    visitor: Visitor | Explorer, visits: Visits, rows: Floats, row_weights: Floats
 ) -> SufficientStatistics:
     """Sum the statistics of a batch of rows (n, D) over its sparse posterior.
 
     Either all rows are complete, or none of them is.
     """
-    none = SufficientStatistics.none(visitor)
+    none = SufficientStatistics.none(visitor, Explored(visits.patterns, visits.points))
     sums = _Sums(*(vars(none)[name] for name in _Sums._fields))
     if np.isnan(rows).any():
-        regions, rows = visitor.incomplete, np.ascontiguousarray(rows)
-        sums = sums._replace(squares=visitor.noise.make_products())
-        _accumulate_incomplete(visits, rows, row_weights, regions.units, regions.maps, sums)
-        sums = sums._replace(squares=visitor.noise.squares_from(sums.squares))
+        regions, rows = visitor.settle(visits).incomplete, np.ascontiguousarray(rows)
+        gains = np.ascontiguousarray(visitor.noise.gains)
+        _accumulate_incomplete(visits, rows, row_weights, regions.units, regions.maps, gains, sums)
     else:
         _accumulate(visits, rows, row_weights, sums)
         # A row's responsibilities add up to one.
@@ -97,6 +160,7 @@ def accumulate(
         *sums,
         total_weight=float(row_weights.sum()),
         log_likelihood=float(row_weights @ visits.log_density),
+        regions=none.regions,
     )
 
 
@@ -134,6 +198,7 @@ class _Completed(NamedTuple):
     rates: Floats  # (D, S), zero where a value was observed
     spreads: Floats  # (D, S) rates times the covariance of z
     noise: Floats  # (D,) buffer
+    factors: Floats  # (k, 1 + S) buffer
 
 
 @sum_kernel
@@ -143,9 +208,10 @@ def _accumulate_incomplete(
     row_weights: Floats,
     units: NoiseUnits,
     maps: RegionMaps,
+    gains: Floats,
     sums: _Sums,
 ) -> None:
-    """Add rows with missing values."""
+    """Add rows with missing values; ``gains`` (k, D) as in `Noise.gains`."""
     n_components, n_features = visits.means.shape[1], rows.shape[1]
     holes = make_holes(units)
     completed = _Completed(
@@ -153,11 +219,13 @@ def _accumulate_incomplete(
         np.empty((n_features, n_components)),
         np.empty((n_features, n_components)),
         np.empty(n_features),
+        np.empty((len(gains), 1 + n_components)),
     )
     for n in range(len(rows)):
         find_holes(rows[n], units, holes)
         _keep_observed(rows[n], holes, completed)
         _add_constant_squares(row_weights[n], rows[n], units, holes, sums.squares)
+        _add_missing_factors(row_weights[n], gains, units, holes, sums.squares)
         for v in range(visits.start[n], visits.start[n + 1]):
             r = visits.regions[v]
             w = row_weights[n] * visits.responsibilities[v]
@@ -170,6 +238,7 @@ def _accumulate_incomplete(
                     product = completed.values[d] * mean[s] + completed.spreads[d, s]
                     sums.cross[r, d, s] += w * product
             _add_squares(w, holes, completed, sums.squares)
+            _add_factors(w, gains, completed, sums.squares)
 
 
 @inlined_sum_kernel
@@ -236,53 +305,94 @@ def _expect_missing(
 def _add_constant_squares(
     weight: float, row: Floats, units: NoiseUnits, holes: Holes, squares: Floats
 ) -> None:
-    """Add what does not depend on z: products of observed values, and the noise of the others."""
-    order, factor, n_observed = holes.order, holes.factor, holes.n_observed[0]
-    is_matrix = len(squares) == row.size
+    """Add what does not depend on z: products of observed values, and the noise of the others.
+
+    Of correlations that are a matrix, all products; of other noise, the squares.
+    """
+    order, n_observed = holes.order, holes.n_observed[0]
     for i in range(row.size):
         d = order[i]
         first = 0 if i < n_observed else n_observed
-        for j in range(first if is_matrix else i, i + 1):
+        for j in range(first if holes.is_dense else i, i + 1):
             e = order[j]
             if i < n_observed:
                 product = row[d] * row[e]
             else:
                 product = units.deviations[d] * units.deviations[e]
                 if holes.is_correlated:
-                    rest = 0.0  # covariance of the noise, given what was observed of it
-                    for k in range(n_observed, j + 1):
-                        rest += factor[i, k] * factor[j, k]
-                    product *= rest
-                elif i != j:
-                    product = 0.0
-            _add_square(d, e, weight * product, squares)
+                    product *= missing_covariance(i, j, units, holes)
+            _add_square(d, e, weight * product, holes, squares)
 
 
 @inlined_sum_kernel
 def _add_squares(w: float, holes: Holes, completed: _Completed, squares: Floats) -> None:
     """Add the products of expectations in which something is missing, on one region."""
     values, rates, spreads = completed.values, completed.rates, completed.spreads
-    is_matrix = len(squares) == values.size
     for i in range(holes.n_observed[0], values.size):
         d = holes.order[i]
-        for j in range(0 if is_matrix else i, i + 1):
+        for j in range(0 if holes.is_dense else i, i + 1):
             e = holes.order[j]
             product = values[d] * values[e]
             for s in range(rates.shape[1]):
                 product += spreads[d, s] * rates[e, s]
-            _add_square(d, e, w * product, squares)
+            _add_square(d, e, w * product, holes, squares)
 
 
 @inlined_sum_kernel
-def _add_square(d: int, e: int, product: float, squares: Floats) -> None:
+def _add_square(d: int, e: int, product: float, holes: Holes, squares: Floats) -> None:
     """Add to the squares of two features, both ways around."""
-    squares[d if len(squares) > 1 else 0, e] += product
+    squares[d if holes.is_dense else 0, e] += product
     if d != e:
         squares[e, d] += product
 
 
+@inlined_sum_kernel
+def _add_missing_factors(
+    weight: float, gains: Floats, units: NoiseUnits, holes: Holes, squares: Floats
+) -> None:
+    """Add gains times the covariance of the noise that is missing, given what was observed."""
+    n_factors, first = len(gains), holes.n_observed[0]
+    along = np.empty(n_factors)
+    for k in range(n_factors):
+        for m in range(n_factors):
+            along[m] = 0.0
+        for i in range(first, len(holes.order)):
+            d = holes.order[i]
+            for m in range(n_factors):
+                along[m] += gains[k, d] * units.deviations[d] * holes.loadings[i, m]
+        for m in range(n_factors):
+            holes.factors[m] = 0.0
+            for other in range(n_factors):
+                holes.factors[m] += along[other] * holes.factor_covariance[other, m]
+        for i in range(first, len(holes.order)):
+            d = holes.order[i]
+            product = gains[k, d] * units.deviations[d] * units.errors[d]
+            for m in range(n_factors):
+                product += holes.factors[m] * holes.loadings[i, m]
+            squares[1 + k, d] += weight * units.deviations[d] * product
+
+
+@inlined_sum_kernel
+def _add_factors(w: float, gains: Floats, completed: _Completed, squares: Floats) -> None:
+    """Add gains times the products of expectations, on one region."""
+    values, rates, spreads = completed.values, completed.rates, completed.spreads
+    for k in range(len(gains)):
+        factors = completed.factors[k]  # at the mean of z, and as z moves
+        for s in range(factors.size):
+            factors[s] = 0.0
+        for d in range(values.size):
+            factors[0] += gains[k, d] * values[d]
+            for s in range(rates.shape[1]):
+                factors[1 + s] += gains[k, d] * rates[d, s]
+        for d in range(values.size):
+            product = factors[0] * values[d]
+            for s in range(rates.shape[1]):
+                product += factors[1 + s] * spreads[d, s]
+            squares[1 + k, d] += w * product
+
+
 def expect(
-    visitor: Visitor, rows: Table, row_weights: Floats, workers: Workers
+    visitor: Visitor | Explorer, rows: Table, row_weights: Floats, workers: Workers
 ) -> SufficientStatistics:
     """Run the E-step over batches of rows (n, D), NaN where a value is missing."""
 

@@ -46,6 +46,7 @@ class StepResult:
     networks: list[tuple[Network, Noise]]
     lower_bound: float  # of the chunk, after the step
     running: list[Running]  # of each network
+    lower_bound_error: float = 0.0  # where it is an estimate
 
 
 def take_step(

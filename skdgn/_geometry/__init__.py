@@ -13,8 +13,9 @@ from skdgn._geometry.interface import (
 )
 from skdgn._geometry.intervals import Intervals, integrate_interval
 from skdgn._geometry.kinds import MOST_EXACT_DIMENSIONS, whole_space
+from skdgn._geometry.polytopes import Polytopes
 from skdgn._geometry.quadratic_program import nearest_point
-from skdgn._geometry.truncated_draws import log_integral, quantile
+from skdgn._geometry.truncated_draws import log_integral, quantile, truncated_mean
 
 __all__ = [
     "MOST_EXACT_DIMENSIONS",
@@ -24,6 +25,7 @@ __all__ = [
     "Facets",
     "Intervals",
     "Pieces",
+    "Polytopes",
     "integrate_cell",
     "integrate_cell_with_error",
     "integrate_gaussian",
@@ -32,6 +34,7 @@ __all__ = [
     "make_room",
     "nearest_point",
     "quantile",
+    "truncated_mean",
     "whiten_cell",
     "whole_space",
 ]

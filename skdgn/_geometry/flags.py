@@ -26,6 +26,7 @@ import numpy as np
 
 from skdgn._geometry.boundaries import nearest_point
 from skdgn._geometry.interface import LOG_NEGLIGIBLE_SHARE, register_integral
+from skdgn._geometry.nodes import dot
 from skdgn._geometry.polygons import read_edge
 from skdgn._geometry.polyhedra import WhitenedPolyhedra
 from skdgn._geometry.quadrature import (
@@ -36,7 +37,6 @@ from skdgn._geometry.quadrature import (
     nodes_needed,
 )
 from skdgn._geometry.sections import sliced_polyhedron
-from skdgn._geometry.skeletons import dot
 from skdgn._runtime import INV_SQRT_2PI, LOG_SQRT_2PI, SQRT_HALF, Floats, erfcx, kernel
 
 # Relative rounding error of an integral along an edge; that of one whose pole was subtracted,
@@ -44,7 +44,7 @@ from skdgn._runtime import INV_SQRT_2PI, LOG_SQRT_2PI, SQRT_HALF, Floats, erfcx,
 _ROUNDING = 4e-16
 _POLE_ERROR = 1e-15
 # Error of the angle under which an edge is seen within the facet's plane, times the distance of its
-# nearer end.
+# nearer end, relative to the size of the coordinates.
 _ANGLE_ERROR = 2e-16
 # Beyond so many nodes the pole is subtracted, which costs as much as a few of them.
 _MANY_NODES = 20
@@ -68,7 +68,7 @@ _LOG_CONSTANT = 3.0 * LOG_SQRT_2PI
 
 @kernel
 def _edge_integrals(
-    h: float, p: float, begin: float, end: float, square: float, accuracy: float
+    h: float, p: float, begin: float, end: float, size: float, square: float, accuracy: float
 ) -> tuple[float, float, float, float, float]:
     """Integrate what flags and facets ask of an edge, times exp(square / 2).
 
@@ -79,6 +79,8 @@ def _edge_integrals(
         the foot of its perpendicular, is outside.  Not zero.
     begin, end : float
         The edge's interval, from the foot of the second perpendicular; may be infinite.
+    size : float
+        Size of the numbers that p, begin and end are the differences of, and so share errors with.
     square : float
         Square of the distance whose density is taken out of all terms.
     accuracy : float
@@ -112,7 +114,8 @@ def _edge_integrals(
     middle, half = 0.5 * abs(start + stop), 0.5 * width
     pp = p * p
     start_distance, stop_distance = math.sqrt(pp + start * start), math.sqrt(pp + stop * stop)
-    error = _ANGLE_ERROR * min(1.0, math.exp(0.5 * lead)) / min(start_distance, stop_distance)
+    blur = _ANGLE_ERROR * size / min(start_distance, stop_distance)
+    error = blur * min(1.0, math.exp(0.5 * lead))
     n_nodes = nodes_needed(middle, half, 0.5 * (start_distance + stop_distance), accuracy)
     # What is subtracted: the pole's share of the density and of the tail, and of that 1 / s.
     at_pole, tail_at_pole, branch = 0.0, 0.0, 0.0
@@ -222,7 +225,7 @@ def flag_polyhedron(
             if p > 0.0:
                 foot_inside = False
             flag, angle, zeroth, _, edge_error = _edge_integrals(
-                h, p, begin - shift, end - shift, square, accuracy
+                h, p, begin - shift, end - shift, abs(offset) + abs(x) + abs(y), square, accuracy
             )
             flags += flag
             facet_mass += angle

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdgn._geometry import skeletons
+from skdgn._geometry.facet_polygons import facet_polygons, fill_frame
 from skdgn._geometry.interface import Corners, Facets, Integers, Pieces, register_whitening
+from skdgn._geometry.nodes import dot
 from skdgn._geometry.polygons import interior_point, long_edges, read_edge
-from skdgn._geometry.skeletons import dot, fill_frame
 from skdgn._runtime import Floats, kernel
 
 
@@ -99,7 +100,7 @@ class Polyhedra:
     def polygons(self) -> FacetPolygons:
         """Facets in frames of their own."""
         return FacetPolygons(
-            *skeletons.facet_polygons(
+            *facet_polygons(
                 self.start,
                 self.planes,
                 self.cycle_start,

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from skdgn._geometry.boundaries import polygon_moments, sort
+from skdgn._geometry.facet_polygons import fill_frame
+from skdgn._geometry.nodes import dot
 from skdgn._geometry.polygons import copy_run, cut_polygon, read_edge
 from skdgn._geometry.quadrature import (
     KRONROD_GAUSS_WEIGHTS,
@@ -19,7 +21,6 @@ from skdgn._geometry.quadrature import (
     KRONROD_RANGE,
     KRONROD_WEIGHTS,
 )
-from skdgn._geometry.skeletons import dot, fill_frame
 from skdgn._geometry.slices import negated
 from skdgn._runtime import LOG_SQRT_2PI, Floats, kernel
 

@@ -1,4 +1,4 @@
-"""The normal distribution truncated to an interval: integrals and quantiles with all their digits.
+"""The normal distribution truncated to an interval: integrals, means, quantiles, all digits.
 
 Everything is written for the density exp(slope v - v^2 / 2) on an interval: a normal with center
 ``slope``.  What is far from the center is measured from the interval's nearest end, where nothing
@@ -36,3 +36,10 @@ def quantile(slope: float, lower: float, upper: float, uniform: float) -> float:
     nearest = min(max(slope, lower), upper)
     v = nearest + truncated_normal.quantile(lower - slope, upper - slope, uniform)
     return min(max(v, lower), upper)
+
+
+@kernel
+def truncated_mean(lower: float, upper: float) -> float:
+    """Mean of the standard normal truncated to an interval; NaN if there is none."""
+    nearest, zeroth, first, _ = gaussian_integrals(lower, upper)
+    return nearest + first / zeroth

@@ -297,6 +297,12 @@ class LearnedSlopeLayer(UnitwiseLayer):
         felt = np.where(codes > 0, 0.0, products).sum(axis=0)
         return sum_by(self.groups, felt, self.n_parameters)
 
+    def derivatives(self, downstream: Floats, upstream: Floats, codes: Codes) -> Floats:
+        """Return how each slope moves the maps to the features: (p, r, d, s + 1)."""
+        bent = np.where(codes > 0, 0.0, 1.0)[:, :, None] * upstream[:, :-1]
+        sharing = [np.flatnonzero(self.groups == group) for group in range(self.n_parameters)]
+        return np.stack([downstream[:, :, units] @ bent[:, units] for units in sharing])
+
     @property
     def is_homogeneous(self) -> bool:
         """True: positive factors pass through."""

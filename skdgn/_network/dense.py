@@ -81,6 +81,11 @@ class Dense(Layer):
         """Return the transpose of `push`."""
         return np.tensordot(forces, upstream, axes=((0, 2), (0, 2))).ravel()
 
+    def derivatives(self, downstream: Floats, upstream: Floats, codes: Codes) -> Floats:
+        """Return how each parameter moves the maps to the features: (p, r, d, s + 1)."""
+        products = np.einsum("rdu,ris->uirds", downstream, upstream)
+        return products.reshape(self.n_parameters, *products.shape[2:])
+
     def pull_squares(self, squares: Floats, moments: Floats, codes: Codes) -> Floats:
         """Return the diagonal of the Gauss-Newton matrix."""
         return (squares.T @ moments).ravel()

@@ -116,14 +116,13 @@ class _View:
         behind = np.eye(self.network.n_features)[features]
         for place in reversed(range(len(layers))):
             if place in self.places:
-                upstream = self.maps[place].homogeneous(self.n_regions)
-                parts += [
-                    behind @ layers[place].push(unit, upstream, self.codes[place])
-                    for unit in np.eye(layers[place].n_parameters)
-                ]
+                core = layers[place].core
+                upstream = self.maps[place].first(core.n_inputs).homogeneous(self.n_regions)
+                own = behind[..., : core.n_outputs]
+                own = np.broadcast_to(own, (self.n_regions, *own.shape[-2:]))
+                parts.append(core.derivatives(own, upstream, self.codes[place]))
             behind = layers[place].transpose(behind, self.codes[place])
-        shape = (len(parts), self.n_regions, len(features), self.network.n_components + 1)
-        return np.array(parts).reshape(shape)
+        return np.concatenate(parts)
 
     def _rotations(self, features: NDArray[np.intp]) -> Floats:
         """How rotations of latent space do."""

@@ -8,8 +8,9 @@ its cuts a layer is, its *codes* say: small integers, which together are the *pa
 - To find the regions: `cuts` and `read_sides`, `magnitudes`, then `apply` to the pieces.
 - To bound the generator over boxes, whose regions nobody looked for: `enclose`.
 - To learn, with patterns held fixed: `parameters`, in which the output of an affine layer is
-  linear; `push` says how a change of them moves the outputs, `pull` is its transpose, and
-  `transpose` carries what is asked of the outputs back to the inputs.
+  linear; `push` says how a change of them moves the outputs, `pull` is its transpose,
+  `derivatives` says how each of them moves the features, and `transpose` carries what is asked of
+  the outputs back to the inputs.
 
 Shapes: ``r`` regions, ``u`` outputs of the layer, ``i`` inputs, ``s`` latent dimensions, ``d``
 features, ``p`` parameters.
@@ -111,6 +112,14 @@ class Layer(ABC):
     # Parameters.
 
     @property
+    def core(self) -> Layer:
+        """The layer that learns, without what is passed on beside it.
+
+        Its inputs and outputs are the first ones.  It is this that is asked to push and pull.
+        """
+        return self
+
+    @property
     def n_parameters(self) -> int:
         """Number of parameters."""
         return 0
@@ -133,6 +142,13 @@ class Layer(ABC):
         """Return how the outputs (r, u, s + 1) change with the parameters (p,).
 
         ``upstream`` are the maps that lead to the layer, homogeneous: (r, i + 1, s + 1).
+        """
+        raise NotImplementedError("asked of layers with parameters only")
+
+    def derivatives(self, downstream: Floats, upstream: Floats, codes: Codes) -> Floats:
+        """Return how each parameter moves the maps to the features: (p, r, d, s + 1).
+
+        ``downstream`` are the maps from the outputs to the features, (r, d, u).
         """
         raise NotImplementedError("asked of layers with parameters only")
 

@@ -57,6 +57,10 @@ class AffineMaps:
         """Return the maps of these regions."""
         return AffineMaps(self.slopes[regions], self.offsets[regions])
 
+    def first(self, n_units: int) -> AffineMaps:
+        """Return the maps to so many units."""
+        return AffineMaps(self.slopes[:, :n_units], self.offsets[:, :n_units])
+
     def absolute(self) -> AffineMaps:
         """Return the absolute values of all entries."""
         return AffineMaps(np.abs(self.slopes), np.abs(self.offsets))

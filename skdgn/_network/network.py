@@ -35,7 +35,7 @@ from skdgn._network.dense import Dense
 from skdgn._network.identifiability import count_by_formula, count_by_rank
 from skdgn._network.layer import Layer
 from skdgn._network.maps import AffineMaps, Codes
-from skdgn._network.sparse import Beside, SharedLayer
+from skdgn._network.sparse import SharedLayer
 from skdgn._network.units import UnitsLayer
 from skdgn._runtime import Floats
 
@@ -184,14 +184,16 @@ class Network:
             dense = [layer for layer in merged if isinstance(layer, DenseBlueprint)]
             coefs = [layer.coef for layer in dense if layer.coef is not None]
             intercepts = [layer.intercept for layer in dense if layer.intercept is not None]
-            return cls.from_arrays(coefs, intercepts, architecture.activations)
+            network = cls.dense(coefs, intercepts, architecture.activations)
+            network.check_sizes("layers")
+            return network
         return cls.from_blueprints(merged, n_components)
 
     def filled_blueprints(self) -> list[Blueprint]:
         """Return blueprints of all layers with the weights they have."""
         if self.blueprints is None:
             return self._dense_blueprints()
-        layers = iter(_inner(self.layers[place]) for place in self.learned)
+        layers = iter(self.layers[place].core for place in self.learned)
         return list(fill_all(self.blueprints, layers))
 
     def _dense_blueprints(self) -> list[Blueprint]:
@@ -468,13 +470,6 @@ def _as_list(name: str, layers: Sequence[ArrayLike] | None) -> list[ArrayLike]:
     if not isinstance(layers, Sized):
         raise ValueError(f"{name} must be a list with an array per layer, got {layers!r}.")
     return list(layers)
-
-
-def _inner(layer: Layer) -> Layer:
-    """Return the layer that learns, without what it passes on."""
-    while isinstance(layer, Beside):
-        layer = layer.layer
-    return layer
 
 
 def _blueprint_of(activation: Activation) -> Blueprint:

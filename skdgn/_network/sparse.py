@@ -17,8 +17,8 @@ from skdgn._network.layer import Layer
 from skdgn._network.maps import AffineMaps, Codes, multiply, sum_by
 from skdgn._runtime import Bools, Floats
 
-# Connections whose products are summed at a time: memory stays small.
-_CONNECTIONS_AT_A_TIME = 1 << 16
+# Products of connections that are at hand at a time: memory stays small.
+_PRODUCTS_AT_A_TIME = 1 << 20
 
 
 class SparseLayer(Layer):
@@ -140,8 +140,9 @@ class SharedLayer(SparseLayer):
         felt = np.ascontiguousarray(forces.transpose(1, 0, 2)).reshape(self.n_outputs, -1)
         sent = upstream.transpose(1, 0, 2).reshape(self.n_inputs + 1, -1)
         products = np.empty(len(self.rows))
-        for begin in range(0, len(products), _CONNECTIONS_AT_A_TIME):
-            part = slice(begin, begin + _CONNECTIONS_AT_A_TIME)
+        n_part = max(1, _PRODUCTS_AT_A_TIME // felt.shape[1])
+        for begin in range(0, len(products), n_part):
+            part = slice(begin, begin + n_part)
             products[part] = np.einsum("nk,nk->n", felt[self.rows[part]], sent[self.columns[part]])
         weights = sum_by(self.owners, products, len(self.weights))
         if len(self.biases) == 0:
@@ -149,6 +150,28 @@ class SharedLayer(SparseLayer):
         constants = felt @ sent[-1]
         biases = sum_by(self.bias_owners, constants, len(self.biases))
         return np.concatenate([weights, biases])
+
+    @cached_property
+    def _connections(self) -> csr_array:
+        """Which inputs every weight sends to every output, (w u, i)."""
+        n_outputs, n_inputs = self.shape
+        places = (self.owners * n_outputs + self.rows, self.columns)
+        ones, n_weights = np.ones(len(self.rows)), len(self.weights)
+        return csr_array((ones, places), shape=(n_weights * n_outputs, n_inputs))
+
+    def derivatives(self, downstream: Floats, upstream: Floats, codes: Codes) -> Floats:
+        """Return how each parameter moves the maps to the features: (p, r, d, s + 1)."""
+        n_regions, _, n_columns = upstream.shape
+        moved = np.zeros((n_regions, self.n_parameters, self.n_outputs, n_columns))
+        sent = multiply(self._connections, upstream[:, :-1])
+        moved[:, : len(self.weights)] = sent.reshape(n_regions, -1, *moved.shape[2:])
+        if len(self.biases):
+            outputs = np.arange(self.n_outputs)
+            moved[:, len(self.weights) + self.bias_owners, outputs, -1] = 1.0
+        # All parameters in one product for every region.
+        side_by_side = moved.swapaxes(1, 2).reshape(n_regions, self.n_outputs, -1)
+        products = (downstream @ side_by_side).reshape(n_regions, -1, len(moved[0]), n_columns)
+        return products.transpose(2, 0, 1, 3)
 
     def pull_squares(self, squares: Floats, moments: Floats, codes: Codes) -> Floats:
         """Return the scale of the Gauss-Newton matrix's diagonal."""
@@ -179,8 +202,7 @@ class Beside(Layer):
 
     def _split(self, maps: AffineMaps) -> tuple[AffineMaps, AffineMaps]:
         n_own = self.layer.n_inputs
-        own = AffineMaps(maps.slopes[:, :n_own], maps.offsets[:, :n_own])
-        return own, AffineMaps(maps.slopes[:, n_own:], maps.offsets[:, n_own:])
+        return maps.first(n_own), AffineMaps(maps.slopes[:, n_own:], maps.offsets[:, n_own:])
 
     @staticmethod
     def _join(first: AffineMaps, second: AffineMaps) -> AffineMaps:
@@ -254,6 +276,11 @@ class Beside(Layer):
         return self.layer.max_offset
 
     @property
+    def core(self) -> Layer:
+        """That of the layer."""
+        return self.layer.core
+
+    @property
     def n_parameters(self) -> int:
         """Those of the layer."""
         return self.layer.n_parameters
@@ -271,21 +298,3 @@ class Beside(Layer):
     def with_parameters(self, parameters: Floats) -> Beside:
         """Return the layer with other parameters."""
         return Beside(self.layer.with_parameters(parameters), self.n_passed)
-
-    def push(self, change: Floats, upstream: Floats, codes: Codes) -> Floats:
-        """Return how the outputs (r, u, s + 1) change with the parameters."""
-        own = self.layer.push(change, self._own_upstream(upstream), codes)
-        return np.pad(own, ((0, 0), (0, self.n_passed), (0, 0)))
-
-    def pull(self, forces: Floats, upstream: Floats, codes: Codes) -> Floats:
-        """Return the transpose of `push`."""
-        own = forces[:, : self.layer.n_outputs]
-        return self.layer.pull(own, self._own_upstream(upstream), codes)
-
-    def pull_squares(self, squares: Floats, moments: Floats, codes: Codes) -> Floats:
-        """As the layer says."""
-        own = np.delete(moments, np.s_[self.layer.n_inputs : -1], axis=1)
-        return self.layer.pull_squares(squares[:, : self.layer.n_outputs], own, codes)
-
-    def _own_upstream(self, upstream: Floats) -> Floats:
-        return np.delete(upstream, np.s_[self.layer.n_inputs : -1], axis=1)

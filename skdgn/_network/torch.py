@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +63,10 @@ class _Module(NamedTuple):
                 f"got {value.dtype} at position {self.position}."
             )
         return finite_array(to_array(value), f"decoder: {self.position}.{name}")
+
+    def branch(self, modules: Any, name: str) -> list[Blueprint]:
+        """Read the layers of a Sequential inside the module."""
+        return [layer for _, layer in _read_all(modules, f"{self.position}.{name}")]
 
     def demand(self, **wanted: Any) -> None:
         """Refuse a module that has other settings."""
@@ -193,6 +196,23 @@ def _read_slopes(own: _Module) -> Blueprint:
     return layers.PReLU("layer" if len(slopes) == 1 else "channel", slopes)
 
 
+def _read_residual(own: _Module) -> Blueprint:
+    return layers.Residual(*own.branch(own.module.branch, "branch"))
+
+
+def _read_branches(own: _Module) -> Blueprint:
+    branches = own.module.branches.named_children()
+    return layers.Concatenate(*(own.branch(each, f"branches.{name}") for name, each in branches))
+
+
+def _read_piecewise(own: _Module) -> Blueprint:
+    kinks, slopes, value = (own.array(name) for name in ("kinks", "slopes", "value_at_zero"))
+    assert kinks is not None
+    assert slopes is not None
+    assert value is not None
+    return layers.PiecewiseAffine(kinks.tolist(), slopes.tolist(), float(value))
+
+
 _READERS: dict[str, Callable[[_Module], Blueprint | None]] = {
     "Linear": _read_linear,
     "Conv1d": _convolution(layers.Conv1d),
@@ -221,12 +241,20 @@ _READERS: dict[str, Callable[[_Module], Blueprint | None]] = {
     "Dropout2d": lambda own: None,
 }
 
+# The same for modules that `to_torch` writes where PyTorch has none.
+_READERS_OF_OURS: dict[str, Callable[[_Module], Blueprint | None]] = {
+    "Residual": _read_residual,
+    "Concatenate": _read_branches,
+    "MaxOut": lambda own: layers.MaxOut(own.module.n_pieces),
+    "MaxUpsample": lambda own: layers.MaxUpsample(own.module.scale_factor),
+    "PReLUPerUnit": lambda own: layers.PReLU("unit", own.array("weight")),
+    "PiecewiseAffine": _read_piecewise,
+}
+
 
 def read_decoder(decoder: Any) -> Decoder:
     """Read the layers of a Sequential, with their weights; check that their shapes fit."""
-    nn = import_torch().nn
-    found = [(own, _read(own, nn)) for own in _modules(decoder, "", nn)]
-    kept = [(own, layer) for own, layer in found if layer is not None]
+    kept = _read_all(decoder, "")
     blueprints = [layer for _, layer in kept]
     n_inputs = n_inputs_of(blueprints)
     if n_inputs is None:
@@ -235,6 +263,13 @@ def read_decoder(decoder: Any) -> Decoder:
     labels = [f"{type(own.module).__name__} at position {own.position}" for own, _ in kept]
     shape = shape_after(blueprints, (n_inputs,), "decoder", labels)
     return Decoder(blueprints, n_inputs, math.prod(shape))
+
+
+def _read_all(decoder: Any, position: str) -> list[tuple[_Module, Blueprint]]:
+    """Read the modules of a Sequential that do something."""
+    nn = import_torch().nn
+    found = [(own, _read(own, nn)) for own in _modules(decoder, position, nn)]
+    return [(own, layer) for own, layer in found if layer is not None]
 
 
 def _modules(decoder: Any, position: str, nn: Any) -> Iterator[_Module]:
@@ -255,14 +290,27 @@ def _modules(decoder: Any, position: str, nn: Any) -> Iterator[_Module]:
 
 def _read(own: _Module, nn: Any) -> Blueprint | None:
     """Read a module by the reader of its kind."""
-    for kind in type(own.module).__mro__:
-        name = kind.__name__
-        if name in _READERS and kind is getattr(nn, name, None) and _is_plain(own.module, kind):
-            return _READERS[name](own)
+    for readers, home in ((_READERS, nn), (_READERS_OF_OURS, _our_modules())):
+        for kind in type(own.module).__mro__:
+            name = kind.__name__
+            is_known = name in readers and kind is getattr(home, name, None)
+            if is_known and _is_plain(own.module, kind):
+                return _read_by(readers[name], own)
     raise ValueError(
-        f"decoder must hold {', '.join(_READERS)} layers only, without hooks, "
-        f"got {type(own.module).__name__} at position {own.position}."
+        f"decoder must hold {', '.join(_READERS)} layers only, or what `to_torch` writes, without "
+        f"hooks, got {type(own.module).__name__} at position {own.position}."
     )
+
+
+def _read_by(read: Callable[[_Module], Blueprint | None], own: _Module) -> Blueprint | None:
+    """Read a module; what its layer refuses is said with its position."""
+    try:
+        return read(own)
+    except ValueError as error:
+        if str(error).startswith("decoder"):
+            raise
+        label = f"{type(own.module).__name__} at position {own.position}"
+        raise ValueError(f"decoder: {label}: {error}") from error
 
 
 def _is_plain(layer: Any, kind: Any) -> bool:
@@ -304,7 +352,6 @@ def _write_all(
 def _write(layer: Blueprint, shape: tuple[int, ...]) -> Any:
     """Write one layer."""
     nn, n_axes = import_torch().nn, len(shape) - 1
-    own = _modules_of_our_own()
     match layer:
         case layers.Dense():
             return _fill(nn.Linear(math.prod(shape), layer.n_units), layer)
@@ -316,7 +363,9 @@ def _write(layer: Blueprint, shape: tuple[int, ...]) -> Any:
             settings = {**_settings(layer), "output_padding": layer.output_padding}
             return _fill(make(shape[0], layer.n_channels, **settings), layer)
         case layers.MaxUpsample():
-            return own.fixed(layer, shape)
+            (built,) = layer._build(shape, np.random.default_rng(0))
+            behind = layer.output_shape(shape)
+            return _our_modules().MaxUpsample(layer.scale_factor, built.contests, behind)
         case layers.Upsample():
             corners = None if layer.mode == "nearest" else layer.align_corners
             return nn.Upsample(
@@ -334,11 +383,20 @@ def _write(layer: Blueprint, shape: tuple[int, ...]) -> Any:
             return nn.Unflatten(1, layer.shape)
         case layers.PReLU():
             return _write_slopes(layer, shape)
-        case layers.Residual() | layers.Concatenate() | layers.MaxOut():
-            return own.composed(layer, shape)
+        case layers.Residual():
+            return _our_modules().Residual(_write_branch(layer.layers, shape))
+        case layers.Concatenate():
+            branches = [_write_branch(branch, shape) for branch in layer.branches]
+            return _our_modules().Concatenate(branches)
+        case layers.MaxOut():
+            return _our_modules().MaxOut(layer.n_pieces)
         case Unitwise():
-            return _write_activation(layer, shape)
+            return _write_activation(layer)
     raise TypeError(f"no writer for {layer!r}")
+
+
+def _write_branch(blueprints: Sequence[Blueprint], shape: tuple[int, ...]) -> Any:
+    return import_torch().nn.Sequential(*_write_all(blueprints, shape)[0])
 
 
 def _settings(layer: Any) -> dict[str, Any]:
@@ -374,14 +432,14 @@ def _write_slopes(layer: layers.PReLU, shape: tuple[int, ...]) -> Any:
     torch = import_torch()
     assert layer.slopes is not None
     if layer.shared == "unit" and len(shape) > 1:
-        return _modules_of_our_own().fixed(layer, shape)
+        return _our_modules().PReLUPerUnit(layer.slopes, shape)
     module = torch.nn.PReLU(len(layer.slopes)).double()
     with torch.no_grad():
         module.weight.copy_(torch.from_numpy(np.array(layer.slopes)))
     return module
 
 
-def _write_activation(layer: Unitwise, shape: tuple[int, ...]) -> Any:
+def _write_activation(layer: Unitwise) -> Any:
     nn = import_torch().nn
     match layer:
         case layers.ReLU():
@@ -398,73 +456,14 @@ def _write_activation(layer: Unitwise, shape: tuple[int, ...]) -> Any:
             return nn.Hardsigmoid()
         case layers.Softshrink():
             return nn.Softshrink(layer.lambd)
-    return _modules_of_our_own().fixed(layer, shape)
+    function = layer._function
+    return _our_modules().PiecewiseAffine(
+        function.kinks, function.piece_slopes, function.value_at_zero
+    )
 
 
-@cache
-def _modules_of_our_own() -> Any:
-    """Modules for what PyTorch has none; made once PyTorch is there."""
-    torch = import_torch()
+def _our_modules() -> Any:
+    """Modules for what PyTorch has none; there once PyTorch is."""
+    from skdgn._network import torch_modules
 
-    base: Any = torch.nn.Module
-
-    class Composed(base):
-        """Residual connections, branches, and maxima over channels."""
-
-        def __init__(self, layer: Blueprint, shape: tuple[int, ...]) -> None:
-            super().__init__()
-            self.layer = repr(type(layer).__name__)
-            self.n_pieces = layer.n_pieces if isinstance(layer, layers.MaxOut) else 0
-            self.is_residual = isinstance(layer, layers.Residual)
-            branches = (
-                [layer.layers]
-                if isinstance(layer, layers.Residual)
-                else layer.branches
-                if isinstance(layer, layers.Concatenate)
-                else []
-            )
-            self.branches = torch.nn.ModuleList(
-                torch.nn.Sequential(*_write_all(branch, shape)[0]) for branch in branches
-            )
-
-        def forward(self, values: Any) -> Any:
-            if self.n_pieces:
-                return values.unflatten(1, (-1, self.n_pieces)).amax(dim=2)
-            outputs = [branch(values) for branch in self.branches]
-            return values + outputs[0] if self.is_residual else torch.cat(outputs, dim=1)
-
-    class Fixed(base):
-        """Anything else that acts on every unit, or takes maxima of fixed groups."""
-
-        def __init__(self, layer: Blueprint, shape: tuple[int, ...]) -> None:
-            super().__init__()
-            self.shape = layer.output_shape(shape)
-            if isinstance(layer, layers.MaxUpsample):
-                (built,) = layer._build(shape, np.random.default_rng(0))
-                self.register_buffer("groups", torch.from_numpy(built.contests))
-            elif isinstance(layer, layers.PReLU):
-                slopes = torch.from_numpy(np.array(layer.slopes))
-                self.weight = torch.nn.Parameter(slopes)
-            else:
-                activation = layer._function  # type: ignore[attr-defined]  # one has it
-                kinks, slopes = activation.kinks, activation.piece_slopes
-                self.register_buffer("kinks", torch.tensor(kinks, dtype=torch.float64))
-                jumps = np.diff(slopes)
-                self.register_buffer("jumps", torch.tensor(jumps, dtype=torch.float64))
-                # f(x) = f(0) + slope of the first piece x + jumps of the slope behind each kink
-                start = activation.value_at_zero - float(np.maximum(-np.array(kinks), 0.0) @ jumps)
-                self.start, self.slope = start, slopes[0]
-
-        def forward(self, values: Any) -> Any:
-            if hasattr(self, "groups"):
-                return values.flatten(1)[:, self.groups].amax(dim=2).unflatten(1, self.shape)
-            if hasattr(self, "weight"):
-                slopes = self.weight.reshape(self.shape)
-                return torch.where(values > 0, values, slopes * values)
-            bent = torch.relu(values[..., None] - self.kinks) @ self.jumps
-            return self.start + self.slope * values + bent
-
-    class Own:
-        composed, fixed = Composed, Fixed
-
-    return Own
+    return torch_modules

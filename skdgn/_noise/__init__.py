@@ -12,7 +12,9 @@ from skdgn._noise.missing import (
     fill_holes,
     find_holes,
     make_holes,
+    missing_covariance,
     predict_missing,
+    whiten_by_factors,
 )
 
 KINDS.update({kind.covariance_type: kind for kind in (Spherical, Diagonal, Full, Factor)})
@@ -32,6 +34,8 @@ __all__ = [
     "fill_holes",
     "find_holes",
     "make_holes",
+    "missing_covariance",
     "predict_missing",
     "warranted_variances",
+    "whiten_by_factors",
 ]

@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.linalg
 
-from skdgn._noise.covariances import Covariance, Dense, OfSamples, Sum
+from skdgn._noise.covariances import Covariance, OfSamples, Sum
 from skdgn._noise.floors import is_at
 from skdgn._noise.gaussian import Integers, Noise
 from skdgn._noise.independent import Diagonal
@@ -106,7 +106,7 @@ class Factor(Noise):
 
     @property
     def errors(self) -> Floats:
-        """Variances psi of what features do not share, (D,)."""
+        """Variances psi."""
         return self.covariance[:, 0]
 
     @property
@@ -167,16 +167,10 @@ class Factor(Noise):
     def collect(self, samples: Floats, weights: Floats) -> Floats:
         weighted = weights[:, None] * samples
         squares = np.einsum("nd,nd->d", samples, weighted)
-        return np.concatenate([squares[None], (samples @ self._gains.T).T @ weighted])
-
-    def make_products(self) -> Floats:
-        return np.zeros((self.n_features, self.n_features))
-
-    def squares_from(self, products: Floats) -> Floats:
-        return self.squares_of(Dense(products))
+        return np.concatenate([squares[None], (samples @ self.gains.T).T @ weighted])
 
     def squares_of(self, covariance: Covariance) -> Floats:
-        products = covariance.multiply(self._gains.T)
+        products = covariance.multiply(self.gains.T)
         return np.concatenate([covariance.variances[None], products.T])
 
     @classmethod
@@ -188,14 +182,14 @@ class Factor(Noise):
         flat = [
             part.transpose(1, 0, 2).reshape(self.n_features, -1) for part in (remainder, output)
         ]
-        along = [self._gains @ part for part in flat]
+        along = [self.gains @ part for part in flat]
         products = 0.5 * (along[0] @ flat[1].T + along[1] @ flat[0].T)
         return squares + np.concatenate([own[None], products])
 
     def maximize(self, scatter: Floats, total_weight: float, floors: Floats) -> Self:
         """Make one step of EM with latent factors."""
         squares, products = scatter[0] / total_weight, scatter[1:] / total_weight
-        moments = self._factor_covariance + products @ self._gains.T  # of the factors
+        moments = self._factor_covariance + products @ self.gains.T  # of the factors
         loadings = scipy.linalg.solve(moments, products, assume_a="pos").T
         variances = squares - np.einsum("dk,kd->d", loadings, products)
         # Factors of this covariance become independent, of unit variance.
@@ -261,8 +255,8 @@ class Factor(Noise):
         return np.sqrt(1.0 + self._axes[1] ** 2)
 
     @cached_property
-    def _gains(self) -> Floats:
-        """What turns residuals into expected factors, (k, D): B."""
+    def gains(self) -> Floats:
+        """B of the formulas above."""
         left, sizes, right = self._axes
         return np.asarray(
             right.T @ ((sizes / self._stretches**2)[:, None] * (left / self.factor[:, None]).T)
@@ -306,7 +300,7 @@ class Factor(Noise):
 
     @property
     def correlations(self) -> Floats:
-        return self.matrix / np.outer(self.deviations, self.deviations)
+        return np.empty((self.n_features, 0))
 
     @property
     def spread(self) -> float:
@@ -340,7 +334,7 @@ class Factor(Noise):
         if known.size == 0:
             return np.zeros((self.n_factors, 0)), np.eye(self.n_factors)
         part = Factor.of(self.covariance[known], known.size)
-        return part._gains, part._factor_covariance
+        return part.gains, part._factor_covariance
 
     # Factors
 

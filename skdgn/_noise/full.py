@@ -178,12 +178,6 @@ class Full(Noise):
     def collect(self, samples: Floats, weights: Floats) -> Floats:
         return samples.T @ (weights[:, None] * samples)
 
-    def make_products(self) -> Floats:
-        return np.zeros((self.n_features, self.n_features))
-
-    def squares_from(self, products: Floats) -> Floats:
-        return products
-
     def squares_of(self, covariance: Covariance) -> Floats:
         return covariance.matrix
 

@@ -190,14 +190,6 @@ class Noise(ABC):
         """Sum what is asked of complete samples (n, D) over them."""
 
     @abstractmethod
-    def make_products(self) -> Floats:
-        """Make zeros of shape (1, D) or (D, D), for sums of products of incomplete samples."""
-
-    @abstractmethod
-    def squares_from(self, products: Floats) -> Floats:
-        """Turn these sums into what `collect` would have returned of complete samples."""
-
-    @abstractmethod
     def squares_of(self, covariance: Covariance) -> Floats:
         """Squares of a sample that stands for others, of mean zero and this covariance."""
 
@@ -274,6 +266,16 @@ class Noise(ABC):
         return np.empty((self.n_features, 0))
 
     @property
+    def errors(self) -> Floats:
+        """Variances (D,) of what features do not share by factors."""
+        return self.variances
+
+    @property
+    def gains(self) -> Floats:
+        """What turns residuals into expected factors, (k, D)."""
+        return np.empty((0, self.n_features))
+
+    @property
     def n_factors(self) -> int:
         """Number of factors."""
         return 0
@@ -318,7 +320,7 @@ class Noise(ABC):
     @property
     @abstractmethod
     def correlations(self) -> Floats:
-        """Correlations of the features, (D, D); (D, 0) if there are none."""
+        """Correlations of the features, (D, D); (D, 0) if factors are all that they share."""
 
     @property
     @abstractmethod

@@ -97,12 +97,6 @@ class Independent(Noise):
     def collect(self, samples: Floats, weights: Floats) -> Floats:
         return np.einsum("nd,nd->d", samples, weights[:, None] * samples)[None]
 
-    def make_products(self) -> Floats:
-        return np.zeros((1, self.n_features))
-
-    def squares_from(self, products: Floats) -> Floats:
-        return products
-
     def squares_of(self, covariance: Covariance) -> Floats:
         return covariance.variances[None]
 

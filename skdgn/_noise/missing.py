@@ -8,9 +8,14 @@ first.  The Cholesky factor of the noise covariance in that order,
 
 holds all there is to know: ``L_oo`` whitens what was observed, ``L_mo L_oo^-1 e_o`` is the expected
 noise of what is missing, and ``L_mm L_mm'`` its covariance.  Features are measured in units of
-their noise deviations, so that the covariance is a correlation matrix; without correlations the
-factor is the identity, and nothing is stored or computed: then ``M`` is 0 in the shapes below, and
-otherwise the number of features D.
+their noise deviations, so that the covariance is a correlation matrix.
+
+Noise of low rank, ``f_i' f + e_i`` with k factors f, has a factor of low rank, too.  Whitened
+values come one after the other, as in Kalman's filter: what was observed before feature j leaves
+the factors with a mean and a covariance ``P_j``; it predicts the value by ``f_j'`` times the mean,
+with the variance ``L_jj^2 = psi_j + f_j' P_j f_j``; and a whitened value moves the mean by itself
+times ``g_j = P_j f_j / L_jj``.  So ``L_ij = f_i' g_j``, and nothing of shape (D, D) appears.
+Independent noise has no factors, and nothing is computed.
 """
 
 from __future__ import annotations
@@ -28,42 +33,70 @@ Integers = NDArray[np.intp]
 
 
 class NoiseUnits(NamedTuple):
-    """Deviations of the noise, and its correlations."""
+    """Deviations of the noise, and in units of them what features share."""
 
     deviations: Floats  # (D,)
-    correlations: Floats  # (D, M)
+    correlations: Floats  # (D, D); (D, 0) if factors are all that features share
+    loadings: Floats  # (D, k) of these factors
+    errors: Floats  # (D,) variances of what features do not share
     spread: float  # largest eigenvalue of the correlations, hence of any part of them
 
     @classmethod
     def of(cls, noise: Noise) -> NoiseUnits:
         """Divide the covariance by the deviations."""
-        return cls(noise.deviations, noise.correlations, noise.spread)
+        deviations = noise.deviations
+        return cls(
+            deviations,
+            noise.correlations,
+            noise.loadings / deviations[:, None],
+            noise.errors / deviations**2,
+            noise.spread,
+        )
 
     @classmethod
     def for_nobody(cls, n_features: int) -> NoiseUnits:
         """Return what kernels are given where all rows are complete: nobody looks."""
-        return cls(np.ones(n_features), np.empty((n_features, 0)), 1.0)
+        nothing, ones = np.empty((n_features, 0)), np.ones(n_features)
+        return cls(ones, nothing, nothing, ones, 1.0)
 
 
 class Holes(NamedTuple):
-    """Where the holes of one row are, and the noise seen from there."""
+    """Where the holes of one row are, and the noise seen from there.
+
+    Kinds of noise are told apart by values, not by types: one compiled kernel does for all.
+    """
 
     order: Integers  # (D,) features, those observed first
     n_observed: Integers  # (1,) how many were
-    factor: Floats  # (D, M) lower Cholesky factor of the correlations in that order
     log_constant: Floats  # (1,) largest log density of what was observed
-    is_correlated: bool  # a value, not a type: one compiled kernel does for all kinds of noise
+    is_correlated: bool
+    is_dense: bool  # whether the correlations are a matrix
+    factor: Floats  # (D, D) lower Cholesky factor of it in that order; (D, 0) if there is none
+    # Of noise of low rank:
+    loadings: Floats  # (D, k) in that order
+    scales: Floats  # (D,) diagonal of the factor, of what was observed
+    gains: Floats  # (D, k) what whitened values say of the factors
+    factors: Floats  # (k,) buffer: the mean of the factors
+    factor_covariance: Floats  # (k, k) given what was observed
 
 
 @kernel
 def make_holes(units: NoiseUnits) -> Holes:
     """Make room for the holes of a row."""
+    n_factors = units.loadings.shape[1]
+    is_dense = units.correlations.size > 0
     return Holes(
         np.empty(units.deviations.size, dtype=np.intp),
         np.full(1, -1, dtype=np.intp),
-        np.zeros(units.correlations.shape),
         np.empty(1),
-        units.correlations.size > 0,
+        is_dense or n_factors > 0,
+        is_dense,
+        np.zeros(units.correlations.shape),
+        np.empty(units.loadings.shape),
+        np.ones(units.deviations.size),
+        np.empty(units.loadings.shape),
+        np.empty(n_factors),
+        np.empty((n_factors, n_factors)),
     )
 
 
@@ -91,13 +124,14 @@ def find_holes(row: Floats, units: NoiseUnits, holes: Holes) -> int:
         order[place] = d
     if changed:
         holes.n_observed[0] = n_observed
-        if holes.is_correlated:
+        if holes.is_dense:
             _factorize(units.correlations, order, holes.factor)
+        elif holes.is_correlated:
+            _filter_factors(units, holes)
         log_constant = -n_observed * LOG_SQRT_2PI
         for i in range(n_observed):
-            log_constant -= math.log(units.deviations[order[i]])
-            if holes.is_correlated:
-                log_constant -= math.log(holes.factor[i, i])
+            scale = holes.factor[i, i] if holes.is_dense else holes.scales[i]
+            log_constant -= math.log(units.deviations[order[i]]) + math.log(scale)
         holes.log_constant[0] = log_constant
     return n_observed
 
@@ -114,17 +148,116 @@ def _factorize(correlations: Floats, order: Integers, factor: Floats) -> None:
 
 
 @kernel
+def _filter_factors(units: NoiseUnits, holes: Holes) -> None:
+    """Learn of the factors from one observed feature after the other.
+
+    A triangle ``R`` with ``P^-1 = R' R = I + sum of f f' / psi`` is kept up to date by rotations:
+    nothing is subtracted, however much the factors explain.
+    """
+    n_factors = len(holes.factors)
+    triangle, row = np.eye(n_factors), np.empty(n_factors)
+    for i in range(len(holes.order)):
+        d = holes.order[i]
+        for k in range(n_factors):
+            holes.loadings[i, k] = units.loadings[d, k]
+    for i in range(holes.n_observed[0]):
+        error = units.errors[holes.order[i]]
+        gain = holes.gains[i]
+        square = _divide_twice(triangle, holes.loadings[i], gain)
+        holes.scales[i] = math.sqrt(error + square)
+        for k in range(n_factors):
+            gain[k] /= holes.scales[i]
+            row[k] = holes.loadings[i, k] / math.sqrt(error)
+        _add_row(triangle, row)
+    for k in range(n_factors):
+        for m in range(n_factors):
+            row[m] = 1.0 if m == k else 0.0
+        _divide_twice(triangle, row, holes.factor_covariance[k])
+
+
+@kernel
+def _divide_twice(triangle: Floats, vector: Floats, result: Floats) -> float:
+    """Fill in ``(R' R)^-1 v`` for an upper triangle R; return ``v' (R' R)^-1 v``."""
+    square = 0.0
+    for k in range(len(vector)):
+        rest = vector[k]
+        for m in range(k):
+            rest -= triangle[m, k] * result[m]
+        result[k] = rest / triangle[k, k]
+        square += result[k] * result[k]
+    for k in range(len(vector) - 1, -1, -1):
+        for m in range(k + 1, len(vector)):
+            result[k] -= triangle[k, m] * result[m]
+        result[k] /= triangle[k, k]
+    return square
+
+
+@kernel
+def _add_row(triangle: Floats, row: Floats) -> None:
+    """Rotate a row into an upper triangle R: ``R' R`` becomes ``R' R + row' row``."""
+    for k in range(len(row)):
+        length = math.hypot(triangle[k, k], row[k])
+        cosine, sine = triangle[k, k] / length, row[k] / length
+        for m in range(k, len(row)):
+            here, there = triangle[k, m], row[m]
+            triangle[k, m] = cosine * here + sine * there
+            row[m] = cosine * there - sine * here
+
+
+@kernel
+def whiten_by_factors(holes: Holes, noise: Floats) -> None:
+    """Whiten what was observed of noise of low rank, in order and in units of the deviations.
+
+    ``holes.factors`` are then the expected factors.
+    """
+    for k in range(len(holes.factors)):
+        holes.factors[k] = 0.0
+    for i in range(holes.n_observed[0]):
+        rest = noise[i]
+        for k in range(len(holes.factors)):
+            rest -= holes.loadings[i, k] * holes.factors[k]
+        noise[i] = rest / holes.scales[i]
+        for k in range(len(holes.factors)):
+            holes.factors[k] += holes.gains[i, k] * noise[i]
+
+
+@kernel
 def predict_missing(holes: Holes, noise: Floats) -> None:
     """Fill in the expected noise of what is missing, given that of what was observed.
 
     All in order, and in units of the deviations; that of what was observed is whitened.
     """
     factor, n_observed = holes.factor, holes.n_observed[0]
+    if not holes.is_dense:
+        whiten_by_factors(holes, noise)
+        for i in range(n_observed, len(noise)):
+            noise[i] = 0.0
+            for k in range(len(holes.factors)):
+                noise[i] += holes.loadings[i, k] * holes.factors[k]
+        return
     for i in range(len(noise)):
         rest = noise[i] if i < n_observed else 0.0
         for j in range(min(i, n_observed)):
             rest -= factor[i, j] * noise[j]
         noise[i] = rest / factor[i, i] if i < n_observed else -rest
+
+
+@kernel
+def missing_covariance(i: int, j: int, units: NoiseUnits, holes: Holes) -> float:
+    """Covariance of the noise of two missing features, given what was observed.
+
+    Both by their places in the order, ``j <= i``, and in units of the deviations.
+    """
+    covariance = 0.0
+    if holes.is_dense:
+        for k in range(holes.n_observed[0], j + 1):
+            covariance += holes.factor[i, k] * holes.factor[j, k]
+        return covariance
+    for k in range(len(holes.factors)):
+        for m in range(len(holes.factors)):
+            product = holes.loadings[i, k] * holes.loadings[j, m]
+            covariance += holes.factor_covariance[k, m] * product
+    return covariance + (units.errors[holes.order[i]] if i == j else 0.0)
 
 
 @kernel

@@ -3,6 +3,7 @@
 from skdgn._partition.boxes import LatentBoxes, enclose_outputs, join_boxes
 from skdgn._partition.composed_maps import ComposedMaps, gather
 from skdgn._partition.enumeration import Partition, TooManyRegionsError, build_partition
+from skdgn._partition.exploration import add_regions, explored_partition
 from skdgn._partition.foresight import refuse_hopeless
 from skdgn._partition.index import find_similar
 
@@ -11,8 +12,10 @@ __all__ = [
     "LatentBoxes",
     "Partition",
     "TooManyRegionsError",
+    "add_regions",
     "build_partition",
     "enclose_outputs",
+    "explored_partition",
     "find_similar",
     "gather",
     "join_boxes",

@@ -24,10 +24,10 @@ _REGIONS_AT_A_TIME = 512
 class ComposedMaps:
     """One affine map ``z -> slopes @ z + offsets`` per region."""
 
-    layers: Sequence[Layer]  # of which only the first has codes
+    layers: Sequence[Layer]
     before: AffineMaps  # of the cells that it divides
     parents: NDArray[np.intp]  # (R,): the cell that each region comes from
-    codes: Codes  # (R, c)
+    codes: Codes  # (R, c) of all these layers
 
     @classmethod
     def of(cls, maps: AffineMaps) -> ComposedMaps:
@@ -43,9 +43,10 @@ class ComposedMaps:
 
     def take(self, regions: NDArray[np.intp] | slice) -> AffineMaps:
         """Return the maps of these regions."""
-        maps = self.before.take(self.parents[regions])
+        maps, codes, begin = self.before.take(self.parents[regions]), self.codes[regions], 0
         for layer in self.layers:
-            maps = layer.apply(maps, self.codes[regions])
+            maps = layer.apply(maps, codes[:, begin : begin + layer.n_codes])
+            begin += layer.n_codes
         return maps
 
     @cached_property

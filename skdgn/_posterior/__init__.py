@@ -1,22 +1,28 @@
 """The posterior of samples: which regions matter for them, and everything read from these."""
 
 from skdgn._posterior.attribution import shapley_values, surprises
+from skdgn._posterior.boxes import keep_inside
+from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.feature_distributions import FeatureDistributions, quantiles
 from skdgn._posterior.gaussians import check_gaussians
 from skdgn._posterior.incomplete_conditionals import RegionMaps
 from skdgn._posterior.likeliest_values import MOST_INTERVALS, feature_modes, highest_density_sets
-from skdgn._posterior.model import MOST_REGIONS, Model, NetworkModel
+from skdgn._posterior.line_boxes import Known, conditional_means, draw_known, log_probabilities
+from skdgn._posterior.model import INTEGRATION_TOL, MOST_REGIONS, Model, NetworkModel
 from skdgn._posterior.posterior import Posterior
 from skdgn._posterior.unlisted_model import UnlistedModel, build_model
 from skdgn._posterior.visits import NEGLIGIBLE, Visitor, Visits
 from skdgn._posterior.weighted_sums import Density, WeightedSum
 
 __all__ = [
+    "INTEGRATION_TOL",
     "MOST_INTERVALS",
     "MOST_REGIONS",
     "NEGLIGIBLE",
     "Density",
+    "Explorer",
     "FeatureDistributions",
+    "Known",
     "Model",
     "NetworkModel",
     "Posterior",
@@ -27,8 +33,12 @@ __all__ = [
     "WeightedSum",
     "build_model",
     "check_gaussians",
+    "conditional_means",
+    "draw_known",
     "feature_modes",
     "highest_density_sets",
+    "keep_inside",
+    "log_probabilities",
     "quantiles",
     "shapley_values",
     "surprises",

@@ -1,23 +1,17 @@
-"""The probability of boxes: of all features lying between bounds at once.
+"""The probability of boxes, of all features lying between bounds at once, and draws from them.
 
-For one latent dimension and independent noise it is a one-dimensional integral over each region,
-
-    P(lower <= x <= upper, z in region) = int phi(z) prod_j (Phi(b_j(z)) - Phi(a_j(z))) dz
-
-with ``a_j`` and ``b_j`` the bounds of feature j, less the generator, in deviations of the noise.
-The integrand is a product of log-concave functions, hence has one peak: it is integrated around
-it, as far as it counts, by halving intervals until nothing changes.  Everything is relative to
-the peak, in logs, so that boxes far out keep their digits.
-
-For other models features are conditioned on one after the other: points are drawn in the box, each
-coordinate from its exact distribution given those before it, truncated to its bounds, and the
-probability is the mean of the products of what the bounds hold.  That is an estimate with a
-standard error; exact for bounds on one feature.
+For one latent dimension and independent noise both are exact (`line_boxes`).  For other models
+features are conditioned on one after the other: points are drawn in the box, each coordinate from
+its exact distribution given those before it, truncated to its bounds, and the probability is the
+mean of the products of what the bounds hold.  That is an estimate with a standard error; exact for
+bounds on one feature.  Draws from a box are draws that happen to lie in it, which are exact, too,
+but there are no such draws in boxes far out.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -25,34 +19,28 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from scipy.stats import qmc
 
-from skdgn._geometry import Intervals, log_integral
-from skdgn._noise import Noise
-from skdgn._partition import Partition
 from skdgn._posterior.feature_distributions import FeatureDistributions, find_roots
-from skdgn._runtime import LOG_SQRT_2PI, Floats, kernel
+from skdgn._posterior.line_boxes import Known, LineRegions, log_probabilities
+from skdgn._runtime import Floats
 
-# Logs below the peak at which an integrand counts no more.
-_NEGLIGIBLE = 44.0
-# Sections of the search for a peak: to rounding, from as far out as numbers are.
-_N_SECTIONS = 120
-_N_HALVINGS = 60
-_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-# Intervals are halved until both halves together differ by less than this share of the whole.
-_TOLERANCE = 1e-11
-_MOST_INTERVALS = 400
-# A Gauss rule on [0, 1]: for an interval, and for each of its halves.
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
-_NODES, _WEIGHTS = 0.5 + 0.5 * _NODES, 0.5 * _WEIGHTS
-# Bounds within which the deviations of noise put nearly all of it.
-_WIDEST = 40.0
 # A coordinate is drawn to this share of its standard deviation.
 _DRAW_TOLERANCE = 1e-9
 # Independent sets of quasi-random points, which tell the error.
 _N_SHIFTS = 8
+# Draws are made so many at a time, from first to last.
+_PROPOSALS = (1000, 32_000)
+# A box is given up after so many draws if no more than this share of them lies in it.
+_PATIENCE = 100_000
+_SMALLEST_SHARE = 1e-4
 
 
 class Conditional(Protocol):
     """What is asked of a density whose features are conditioned on one after the other."""
+
+    @property
+    def line_regions(self) -> LineRegions | None:
+        """Its regions, if there is one latent dimension and noise is independent."""
+        ...
 
     def feature_distributions(
         self, rows: Floats, features: NDArray[np.intp]
@@ -63,198 +51,46 @@ class Conditional(Protocol):
 
 def box_log_probabilities(
     density: Conditional,
-    partition: Partition,
-    noise: Noise,
     bounds: tuple[Floats, Floats],
     n_draws: int,
     generator: np.random.Generator,
 ) -> tuple[Floats, Floats]:
     """Log probabilities of boxes between bounds (n, D), and standard errors of them: (n,) each."""
     lower, upper = bounds
-    result, errors = np.empty(len(lower)), np.empty(len(lower))
-    cells = partition.cells
-    if isinstance(cells, Intervals) and noise.correlations.shape[1] == 0:
-        maps = partition.maps.take(np.arange(len(partition)))
-        ends = np.stack([cells.lower, cells.upper], axis=1)
-        slopes = np.ascontiguousarray(maps.slopes[:, :, 0])
-        offsets = np.ascontiguousarray(maps.offsets)
-        deviations = np.ascontiguousarray(noise.deviations)
-        _integrate_boxes(ends, slopes, offsets, deviations, lower, upper, result, errors)
-        return result, errors
-    for n in range(len(lower)):
-        result[n], errors[n] = condition_in_turn(density, lower[n], upper[n], n_draws, generator)
-    return result, errors
+    if density.line_regions is not None:
+        known = Known(np.full_like(lower, np.nan), *bounds)
+        logs, errors = log_probabilities(density.line_regions, known)
+        return np.minimum(logs, 0.0), errors
+    found = [
+        condition_in_turn(density, low, high, n_draws, generator)
+        for low, high in zip(lower, upper, strict=True)
+    ]
+    return np.array([log for log, _ in found]), np.array([error for _, error in found])
 
 
-@kernel
-def _integrate_boxes(
-    ends: Floats,
-    slopes: Floats,
-    offsets: Floats,
-    deviations: Floats,
+def keep_inside(
+    propose: Callable[[int], tuple[Floats, NDArray[np.intp]]],
     lower: Floats,
     upper: Floats,
-    log_probabilities: Floats,
-    errors: Floats,
-) -> None:
-    """Fill in log probabilities of boxes (n, D), and relative errors, for one latent dimension.
+    n_wanted: int,
+) -> tuple[Floats, NDArray[np.intp]]:
+    """Keep those of proposed draws (n, D), with their labels, that lie between bounds (D,).
 
-    Regions are between ``ends`` (R, 2), with maps of ``slopes`` and ``offsets`` (R, D).
+    Fewer than wanted are returned if less than one in ten thousand does.
     """
-    n_regions = len(ends)
-    logs, shares = np.empty(n_regions), np.empty(n_regions)
-    for n in range(len(lower)):
-        largest = -math.inf
-        for r in range(n_regions):
-            logs[r], shares[r] = _integrate_region(
-                ends[r, 0], ends[r, 1], slopes[r], offsets[r], deviations, lower[n], upper[n]
-            )
-            largest = max(largest, logs[r])
-        total, error = 0.0, 0.0
-        if largest > -math.inf:
-            for r in range(n_regions):
-                mass = math.exp(logs[r] - largest)
-                total += mass
-                error += mass * shares[r]
-            log_probabilities[n] = min(largest + math.log(total), 0.0)
-            errors[n] = error / total
-        else:
-            log_probabilities[n], errors[n] = -math.inf, 0.0
-
-
-@kernel
-def _log_integrand(
-    z: float, slopes: Floats, offsets: Floats, deviations: Floats, lower: Floats, upper: Floats
-) -> float:
-    value = -0.5 * z * z - LOG_SQRT_2PI
-    for d in range(slopes.size):
-        if lower[d] > -math.inf or upper[d] < math.inf:
-            mean = offsets[d] + slopes[d] * z
-            a, b = (lower[d] - mean) / deviations[d], (upper[d] - mean) / deviations[d]
-            value += log_integral(0.0, a, b) - LOG_SQRT_2PI
-    return value
-
-
-@kernel
-def _integrate_region(
-    begin: float,
-    end: float,
-    slopes: Floats,
-    offsets: Floats,
-    deviations: Floats,
-    lower: Floats,
-    upper: Floats,
-) -> tuple[float, float]:
-    """Log of the integral over one region, and its relative error."""
-    # The peak is not farther out than where the prior is, or a bound is reached.
-    farthest = _WIDEST
-    for d in range(slopes.size):
-        if slopes[d] != 0.0:
-            for bound in (lower[d], upper[d]):
-                if math.isfinite(bound):
-                    reach = abs(bound - offsets[d]) + _WIDEST * deviations[d]
-                    farthest = max(farthest, reach / abs(slopes[d]))
-    low, high = max(begin, -farthest), min(end, farthest)
-    if begin > farthest:
-        low, high = begin, begin + _WIDEST
-    if end < -farthest:
-        low, high = end - _WIDEST, end
-    high, low = min(high, end), max(low, begin)
-    first, last = low, high
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left = _log_integrand(left, slopes, offsets, deviations, lower, upper)
-    at_right = _log_integrand(right, slopes, offsets, deviations, lower, upper)
-    for _ in range(_N_SECTIONS):
-        if at_left > at_right or (at_left == at_right and abs(left) < abs(right)):
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = _log_integrand(left, slopes, offsets, deviations, lower, upper)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = _log_integrand(right, slopes, offsets, deviations, lower, upper)
-    peak = 0.5 * (low + high)
-    highest = _log_integrand(peak, slopes, offsets, deviations, lower, upper)
-    if highest == -math.inf:
-        return -math.inf, 0.0
-    # As far on either side as it counts.
-    limits = np.array([first, last])
-    for side in range(2):
-        outer, inner = limits[side], peak
-        value = _log_integrand(outer, slopes, offsets, deviations, lower, upper)
-        if value < highest - _NEGLIGIBLE:
-            for _ in range(_N_HALVINGS):
-                middle = 0.5 * (outer + inner)
-                value = _log_integrand(middle, slopes, offsets, deviations, lower, upper)
-                if value < highest - _NEGLIGIBLE:
-                    outer = middle
-                else:
-                    inner = middle
-            limits[side] = outer
-    return _halve(limits[0], peak, limits[1], highest, slopes, offsets, deviations, lower, upper)
-
-
-@kernel
-def _halve(
-    begin: float,
-    peak: float,
-    end: float,
-    highest: float,
-    slopes: Floats,
-    offsets: Floats,
-    deviations: Floats,
-    lower: Floats,
-    upper: Floats,
-) -> tuple[float, float]:
-    """Integrate from begin to end by halving intervals where that changes anything."""
-    begins, ends = np.empty(_MOST_INTERVALS), np.empty(_MOST_INTERVALS)
-    values = np.empty(_MOST_INTERVALS)
-    n_open = 0
-    for left, right in ((begin, peak), (peak, end)):
-        begins[n_open], ends[n_open] = left, right
-        values[n_open] = _gauss(left, right, highest, slopes, offsets, deviations, lower, upper)
-        n_open += 1
-    guess = values[0] + values[1]
-    total, error, n_used = 0.0, 0.0, 2
-    while n_open > 0:
-        n_open -= 1
-        left, right, whole = begins[n_open], ends[n_open], values[n_open]
-        middle = 0.5 * (left + right)
-        one = _gauss(left, middle, highest, slopes, offsets, deviations, lower, upper)
-        two = _gauss(middle, right, highest, slopes, offsets, deviations, lower, upper)
-        change = abs(one + two - whole)
-        n_used += 2
-        is_done = change <= _TOLERANCE * max(guess, total)
-        if is_done or n_open + 2 > _MOST_INTERVALS or n_used > 20 * _MOST_INTERVALS:
-            total += one + two
-            error += change
-        else:
-            begins[n_open], ends[n_open], values[n_open] = left, middle, one
-            begins[n_open + 1], ends[n_open + 1], values[n_open + 1] = middle, right, two
-            n_open += 2
-    if total <= 0.0:
-        return -math.inf, 0.0
-    return highest + math.log(total), error / total
-
-
-@kernel
-def _gauss(
-    begin: float,
-    end: float,
-    highest: float,
-    slopes: Floats,
-    offsets: Floats,
-    deviations: Floats,
-    lower: Floats,
-    upper: Floats,
-) -> float:
-    """Integrate over one interval, relative to the peak."""
-    total = 0.0
-    for i in range(_NODES.size):
-        z = begin + (end - begin) * _NODES[i]
-        value = _log_integrand(z, slopes, offsets, deviations, lower, upper)
-        total += _WEIGHTS[i] * math.exp(value - highest)
-    return (end - begin) * total
+    rows, labels = np.empty((n_wanted, len(lower))), np.empty(n_wanted, dtype=np.intp)
+    n_found, n_proposed, size = 0, 0, _PROPOSALS[0]
+    while n_found < n_wanted:
+        if n_proposed >= _PATIENCE and n_found < _SMALLEST_SHARE * n_proposed:
+            break
+        drawn, numbers = propose(size)
+        inside = np.flatnonzero(np.all((drawn >= lower) & (drawn <= upper), axis=1))
+        inside = inside[: n_wanted - n_found]
+        rows[n_found : n_found + len(inside)] = drawn[inside]
+        labels[n_found : n_found + len(inside)] = numbers[inside]
+        n_found, n_proposed = n_found + len(inside), n_proposed + size
+        size = min(2 * size, _PROPOSALS[1])
+    return rows[:n_found], labels[:n_found]
 
 
 def condition_in_turn(

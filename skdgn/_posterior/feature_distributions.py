@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr, softmax
 
 from skdgn._geometry import Cells, Facets, integrate_gaussian, whole_space
+from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.visits import Visitor
 from skdgn._runtime import Floats
 
@@ -131,7 +132,9 @@ class RegionDistributions:
     join: Callable[[Floats], Floats]  # log densities (n, k) of the condition and a value each
 
     @classmethod
-    def given(cls, visitor: Visitor, rows: Floats, features: Integers) -> RegionDistributions:
+    def given(
+        cls, visitor: Visitor | Explorer, rows: Floats, features: Integers
+    ) -> RegionDistributions:
         """Condition on what was observed of rows (n, D), which is none of these features.
 
         A sample so far out that its density is zero is conditioned on nothing instead.
@@ -142,14 +145,15 @@ class RegionDistributions:
         if unknown.any():
             rows = np.where(unknown[:, None], np.nan, rows)
             visits = visitor.visit(rows)
-        factors, centers = visitor.condition(rows, visits)
-        maps = visitor.partition.maps.take(visits.regions)
+        settled = visitor.settle(visits)
+        factors, centers = settled.condition(rows, visits)
+        maps = settled.partition.maps.take(visits.regions)
         latent_slopes, latent_offsets, deviations = visitor.noise.predict(
             maps.slopes, maps.offsets, np.repeat(rows, np.diff(visits.start), axis=0), features
         )
         slopes = latent_slopes @ factors
         spread = np.einsum("vks,vst,vkt->vk", latent_slopes, visits.covariances, latent_slopes)
-        facets = visitor.partition.cells.facets()
+        facets = settled.partition.cells.facets()
 
         def join(values: Floats) -> Floats:
             log_joint = np.empty(values.shape)

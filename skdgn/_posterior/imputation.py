@@ -7,18 +7,20 @@ import math
 import numpy as np
 
 from skdgn._noise import NoiseUnits, fill_holes, make_holes
+from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.incomplete_conditionals import RegionMaps
 from skdgn._posterior.visits import Visitor, Visits
 from skdgn._runtime import Floats, Workers, kernel
 
 
-def fill_with_means(visitor: Visitor, rows: Floats, workers: Workers) -> Floats:
+def fill_with_means(visitor: Visitor | Explorer, rows: Floats, workers: Workers) -> Floats:
     """Replace what is missing from rows (n, D) by E[x_m | x_o]."""
-    regions = visitor.incomplete
 
     def fill_batch(batch: Floats) -> Floats:
         filled = np.array(batch, dtype=np.float64, order="C")
-        _fill_with_means(filled, visitor.visit(filled), regions.units, regions.maps)
+        visits = visitor.visit(filled)
+        regions = visitor.settle(visits).incomplete
+        _fill_with_means(filled, visits, regions.units, regions.maps)
         return filled
 
     return workers.fill(np.empty(rows.shape), fill_batch, visitor.row_bytes, rows)

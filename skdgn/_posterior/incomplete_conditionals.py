@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._geometry import Facets
-from skdgn._noise import Holes, NoiseUnits
+from skdgn._noise import Holes, NoiseUnits, whiten_by_factors
 from skdgn._runtime import Floats, inlined_sum_kernel, kernel
 
 
@@ -71,8 +71,12 @@ def condition_region(
     log evidence; its quadratic form comes from the residual.
     """
     _stack(region, axes, maps, holes, row)
-    if holes.is_correlated:
+    if holes.is_dense:
         _whiten(axes, holes, row)
+    elif holes.is_correlated:
+        whiten_by_factors(holes, row.remainder[len(axes) :])
+        for s in range(len(axes)):
+            whiten_by_factors(holes, row.columns[s, len(axes) :])
     sign = _orthogonalize(axes, len(axes) + holes.n_observed[0], row, center)
     _invert_triangle(axes, sign, row, factor)
     center[len(axes) - 1] *= sign
@@ -101,7 +105,7 @@ def _stack(region: int, axes: Any, maps: RegionMaps, holes: Holes, row: Observed
 
 @inlined_sum_kernel
 def _whiten(axes: Any, holes: Holes, row: ObservedRow) -> None:
-    """Divide by the factor of the noise's correlations, which there are."""
+    """Divide by the factor of the noise's correlations, where these are a matrix."""
     columns, remainder, correlated = row.columns, row.remainder, holes.factor
     for i in range(holes.n_observed[0]):
         scale = 1.0 / correlated[i, i]

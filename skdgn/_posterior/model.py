@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,13 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._geometry import MOST_EXACT_DIMENSIONS, CellIntegrals, integrate_gaussian
+from skdgn._geometry import MOST_EXACT_DIMENSIONS, CellIntegrals, Intervals
 from skdgn._network import Network
-from skdgn._noise import Noise, NoiseUnits
+from skdgn._noise import Independent, Noise, NoiseUnits
 from skdgn._partition import Partition, build_partition
 from skdgn._posterior.boxes import box_log_probabilities
+from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.feature_distributions import RegionDistributions
 from skdgn._posterior.imputation import fill_with_draws, fill_with_means
+from skdgn._posterior.line_boxes import LineRegions
 from skdgn._posterior.posterior import Posterior
 from skdgn._posterior.visits import Visitor, Visits, concatenate
 from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, read, row_batches
@@ -29,8 +30,8 @@ MOST_REGIONS = 200_000
 _COPIES_OF_CELLS = 8
 # Visits, and as many Gaussians that are not truncated.
 _COMPARISON_COPIES = 2
-# Absolute error of a prior mass.
-_LOG_WEIGHT_ERROR = math.log(1e-14)
+# Standard error of a log density where it is an estimate, if nobody asks for another one.
+INTEGRATION_TOL = 0.01
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,12 @@ class NetworkModel(ABC):
 
     @abstractmethod
     def list_regions(self) -> Partition:
-        """Return all regions; an error where they are not listed."""
+        """Return the regions; an error where they are not listed."""
 
     @abstractmethod
-    def visitor_for(self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None) -> Visitor:
+    def visitor_for(
+        self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None
+    ) -> Visitor | Explorer:
         """Return who visits the regions that matter for samples (n, D), and for Gaussians."""
 
     @property
@@ -57,21 +60,6 @@ class NetworkModel(ABC):
     @abstractmethod
     def n_weights(self) -> int:
         """Number of identifiable parameters of the network."""
-
-    @cached_property
-    def n_parameters(self) -> int:
-        """Number of identifiable parameters."""
-        n_parameters = self.n_weights + self.noise.n_parameters
-        if self.network.is_affine:
-            # The model is a Gaussian, which has no more than a mean and a covariance; rotations
-            # that mix latent variables and factors leave it as it is.
-            n_features, n_components = self.network.n_features, self.network.n_components
-            n_factors = self.noise.n_factors
-            most = n_features + n_features * (n_features + 1) // 2
-            if n_factors > 0 and n_components + n_factors >= n_features:
-                return most
-            n_parameters = min(n_parameters - n_components * n_factors, most)
-        return n_parameters
 
     @abstractmethod
     def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
@@ -96,9 +84,29 @@ class NetworkModel(ABC):
         """Find the regions of latent points (n, S)."""
 
     @property
+    @abstractmethod
+    def line_regions(self) -> LineRegions | None:
+        """The regions, if there is one latent dimension and noise is independent."""
+
+    @property
     def listed(self) -> dict[str, Any]:
         """What estimators show of the regions: nothing where they are not listed."""
         return {}
+
+    @cached_property
+    def n_parameters(self) -> int:
+        """Number of identifiable parameters."""
+        n_parameters = self.n_weights + self.noise.n_parameters
+        if self.network.is_affine:
+            # The model is a Gaussian, which has no more than a mean and a covariance; rotations
+            # that mix latent variables and factors leave it as it is.
+            n_features, n_components = self.network.n_features, self.network.n_components
+            n_factors = self.noise.n_factors
+            most = n_features + n_features * (n_features + 1) // 2
+            if n_factors > 0 and n_components + n_factors >= n_features:
+                return most
+            n_parameters = min(n_parameters - n_components * n_factors, most)
+        return n_parameters
 
     def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Exact log p(x) of every sample (n, D)."""
@@ -176,7 +184,7 @@ class NetworkModel(ABC):
             table = read(batch)
             visitor = self.visitor_for(table)
             visits = visitor.visit(table)
-            maps = visitor.partition.maps.take(visits.regions)
+            maps = visitor.settle(visits).partition.maps.take(visits.regions)
             images = maps.offsets + np.einsum("vds,vs->vd", maps.slopes, visits.means)
             generated = np.add.reduceat(
                 visits.responsibilities[:, None] * images, visits.start[:-1], axis=0
@@ -262,25 +270,36 @@ class Model(NetworkModel):
     """Parameters and what is computed once from them: the partition, and what visits need."""
 
     partition: Partition
-    visitor: Visitor
+    visitor: Visitor | Explorer
 
     @classmethod
-    def build(cls, network: Network, noise: Noise, most_regions: int = MOST_REGIONS) -> Model:
-        """Find the regions; TooManyRegionsError if there are more than ``most_regions``."""
+    def build(
+        cls,
+        network: Network,
+        noise: Noise,
+        most_regions: int = MOST_REGIONS,
+        integration_tol: float = INTEGRATION_TOL,
+        seed: int = 0,
+    ) -> Model:
+        """Find the regions; TooManyRegionsError if there are more than ``most_regions``.
+
+        Where integrals are estimates, regions are explored instead, by points of this seed, and
+        standard errors of log densities are to be below the tolerance.
+        """
+        if network.n_components > MOST_EXACT_DIMENSIONS and not network.is_affine:
+            explorer = Explorer.prepare(network, noise, integration_tol, seed)
+            return cls(network, noise, explorer.partition, explorer)
         partition = build_partition(network, most_regions)
         return cls(network, noise, partition, Visitor.prepare(partition, noise))
 
     def with_noise(self, noise: Noise) -> Model:
         """Return the same network with other noise."""
-        return replace(self, noise=noise, visitor=Visitor.prepare(self.partition, noise))
+        return replace(self, noise=noise, visitor=self.visitor.with_noise(noise))
 
     @cached_property
     def prior(self) -> CellIntegrals:
         """Integrals of the prior over the regions."""
-        n_components = self.network.n_components
-        return integrate_gaussian(
-            self.partition.cells, np.zeros(n_components), np.eye(n_components), _LOG_WEIGHT_ERROR
-        )
+        return self.visitor.prior
 
     @cached_property
     def n_weights(self) -> int:
@@ -292,10 +311,12 @@ class Model(NetworkModel):
         return self.partition.locate(self.network.patterns(latent))
 
     def list_regions(self) -> Partition:
-        """Return all regions."""
+        """Return the regions."""
         return self.partition
 
-    def visitor_for(self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None) -> Visitor:
+    def visitor_for(
+        self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None
+    ) -> Visitor | Explorer:
         """Return who visits the regions: the same for all samples."""
         return self.visitor
 
@@ -306,7 +327,7 @@ class Model(NetworkModel):
 
     def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
         """Bound log p(x) of every sample (n, D): both bounds are exact to rounding."""
-        if self.network.n_components > MOST_EXACT_DIMENSIONS:
+        if self.network.n_components > MOST_EXACT_DIMENSIONS and not self.network.is_affine:
             raise ValueError(
                 f"log_density_bounds needs n_components <= {MOST_EXACT_DIMENSIONS}, got "
                 f"{self.network.n_components}: for more, log densities are estimates, and "
@@ -325,6 +346,23 @@ class Model(NetworkModel):
             "weights_error_": weights * self.prior.errors,
         }
 
+    @cached_property
+    def line_regions(self) -> LineRegions | None:
+        """The regions, if there is one latent dimension and noise is independent."""
+        cells, noise = self.partition.cells, self.noise
+        if not (isinstance(cells, Intervals) and isinstance(noise, Independent)):
+            return None
+        numbers = np.arange(len(self.partition))
+        maps = self.partition.maps.take(numbers)
+        return LineRegions(
+            ends=np.stack([cells.lower, cells.upper], axis=1),
+            slopes=np.ascontiguousarray(maps.slopes[:, :, 0]),
+            offsets=np.ascontiguousarray(maps.offsets),
+            deviations=np.tile(noise.deviations, (len(numbers), 1)),
+            log_weights=np.zeros(len(numbers)),
+            labels=numbers,
+        )
+
     def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Posterior probability of each region, given every sample (n, D): (n, R)."""
         result = np.empty((len(rows), len(self.partition)))
@@ -339,4 +377,4 @@ class Model(NetworkModel):
         self, bounds: tuple[Floats, Floats], n_draws: int, generator: np.random.Generator
     ) -> tuple[Floats, Floats]:
         """Log probabilities of boxes between bounds (n, D), and standard errors: (n,) each."""
-        return box_log_probabilities(self, self.partition, self.noise, bounds, n_draws, generator)
+        return box_log_probabilities(self, bounds, n_draws, generator)

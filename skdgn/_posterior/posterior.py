@@ -10,11 +10,16 @@ from numpy.typing import ArrayLike
 
 from skdgn._network import finite_array
 from skdgn._posterior.comparison import Comparison
+from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.gaussians import check_gaussians
 from skdgn._posterior.modes import find_modes
+from skdgn._posterior.sampled_comparison import SampledComparison
 from skdgn._posterior.truncated_mixtures import Mixtures, draw_mixtures
 from skdgn._posterior.visits import Visitor, Visits
 from skdgn._runtime import Floats, Reporter, check_integer, make_generator
+
+# Share of a region's variance, if it were not truncated, that is left of it at least: a guess.
+_LEAST_SHARE = 1e-3
 
 
 class Posterior:
@@ -57,7 +62,7 @@ class Posterior:
 
     def __init__(
         self,
-        visitor: Visitor,
+        visitor: Visitor | Explorer,
         rows: Floats,
         visits: Visits,
         reporter: Reporter | None = None,
@@ -114,7 +119,8 @@ class Posterior:
     def responsibilities(self) -> Floats:
         """Posterior probability of each region, (n_samples, n_regions)."""
         dense = np.zeros((len(self), self._n_regions))
-        dense[self._rows, self._visits.regions] = self._visits.responsibilities
+        regions = self._visitor.locate(self._visits)
+        np.add.at(dense, (self._rows, regions), self._visits.responsibilities)
         dense[~self._is_known] = np.nan
         return dense
 
@@ -122,12 +128,17 @@ class Posterior:
     def most_responsible(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
         """Region with the largest responsibility, (n_samples,)."""
         order = np.lexsort((-self._visits.responsibilities, self._rows))
-        return self._visits.regions[order[self._visits.start[:-1]]]
+        return self._visitor.locate(self._visits)[order[self._visits.start[:-1]]]
 
     @cached_property
     def _conditional(self) -> tuple[Floats, Floats]:
         """Factors (v, S, S) and whitened centers (v, S) of the visits' untruncated Gaussians."""
-        return self._visitor.condition(self._table, self._visits)
+        return self._settled.condition(self._table, self._visits)
+
+    @cached_property
+    def _settled(self) -> Visitor:
+        """What knows the regions of the visits, by the numbers they have there."""
+        return self._visitor.settle(self._visits)
 
     @cached_property
     def _is_known(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -177,10 +188,10 @@ class Posterior:
             factors[kept],
             centers[kept],
             visits.means[kept],
-            visits.covariances[kept],
+            _guess_covariances(visits.covariances[kept], factors[kept]),
         )
         draws = np.full((int(n_draws), len(self), visits.means.shape[1]), np.nan)
-        facets = self._visitor.partition.cells.facets()
+        facets = self._settled.partition.cells.facets()
         draws[:, known] = draw_mixtures(facets, mixtures, int(n_draws), generator, self._reporter)
         return draws
 
@@ -214,7 +225,7 @@ class Posterior:
         """
         if not isinstance(zero_noise, bool | np.bool_):
             raise ValueError(f"zero_noise must be True or False, got {zero_noise!r}.")
-        visitor = self._visitor
+        visitor = self._settled
         return find_modes(visitor.partition, visitor.noise, self._table, bool(zero_noise))
 
     def log_density(self, Z: ArrayLike) -> Floats:
@@ -333,10 +344,20 @@ class Posterior:
         return best_means, factors @ np.swapaxes(factors, 1, 2)
 
     @cached_property
-    def _comparison(self) -> Comparison:
+    def _comparison(self) -> Comparison | SampledComparison:
         """What densities and divergences are computed with."""
-        visits = self._visits
+        visits, visitor = self._visits, self._visitor
+        if isinstance(visitor, Explorer):
+            return SampledComparison(visitor.network, visitor.noise, self._table, visits)
         # The heaviest visit of each row is its reference.
         order = np.lexsort((-visits.responsibilities, self._rows))
         factors, centers = self._conditional
-        return Comparison(self._visitor, self._table, visits, order, factors, centers)
+        return Comparison(visitor, self._table, visits, order, factors, centers)
+
+
+def _guess_covariances(covariances: Floats, factors: Floats) -> Floats:
+    """Return covariances (v, S, S) of regions that decide how fast these are drawn from.
+
+    Of a region with few points, they are hardly known.
+    """
+    return np.asarray(covariances + _LEAST_SHARE * factors @ np.swapaxes(factors, 1, 2))

@@ -24,7 +24,7 @@ from skdgn._partition import (
     build_partition,
     refuse_hopeless,
 )
-from skdgn._posterior.exploration import Explorer, Gaussians
+from skdgn._posterior.box_exploration import BoxExplorer, Gaussians
 from skdgn._posterior.model import MOST_REGIONS, Model, NetworkModel
 from skdgn._posterior.visits import Visitor
 from skdgn._runtime import Floats, Workers, read
@@ -65,7 +65,6 @@ class RegionsNotListedError(AttributeError, ValueError):
 def build_model(network: Network, noise: Noise) -> NetworkModel:
     """Build the model of any network, which lists its regions unless they are too many."""
     if network.n_components > MOST_EXACT_DIMENSIONS:
-        refuse_hopeless(network, MOST_REGIONS)
         return Model.build(network, noise)
     map_bytes = _COPIES_OF_MAPS * 8.0 * (network.n_components + 1) * network.n_features
     most_regions = int(min(MOST_REGIONS, _MOST_BYTES / map_bytes))
@@ -99,6 +98,11 @@ class UnlistedModel(NetworkModel):
         raise RegionsNotListedError(self.network)
 
     @property
+    def line_regions(self) -> None:
+        """None: regions are not listed."""
+        return None
+
+    @property
     def n_weights(self) -> int:
         """Number of identifiable parameters of the network, by the patterns of some points."""
         points = np.random.default_rng(0).standard_normal((_N_POINTS, self.network.n_components))
@@ -123,7 +127,7 @@ class UnlistedModel(NetworkModel):
         if known.any():
             if gaussians is not None:
                 gaussians = gaussians[0][known], gaussians[1][known]
-            explorer = Explorer(self.network, self.noise, rows[known])
+            explorer = BoxExplorer(self.network, self.noise, rows[known])
             boxes = explorer.explore(gaussians=gaussians).boxes
         return Visitor.prepare(self._cut(boxes), self.noise)
 
@@ -174,7 +178,7 @@ class UnlistedModel(NetworkModel):
         return result
 
     def _explore_and_integrate(self, rows: Floats) -> Floats:
-        found = Explorer(self.network, self.noise, rows).explore()
+        found = BoxExplorer(self.network, self.noise, rows).explore()
         log_density = np.full(len(rows), -np.inf)
         # A few boxes at a time: all regions that matter for all samples may take gigabytes.
         for begin in range(0, len(found.boxes.halves), _BOXES_AT_A_TIME):

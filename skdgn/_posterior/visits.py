@@ -5,6 +5,7 @@ Regions found by the search are visited, large bounds first, unless the bound is
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -17,13 +18,16 @@ from numpy.typing import NDArray
 
 from skdgn._geometry import (
     MOST_EXACT_DIMENSIONS,
+    CellIntegrals,
     integrate_cell_with_error,
+    integrate_gaussian,
     integrate_interval,
     make_room,
     whiten_cell,
 )
+from skdgn._network import Codes
 from skdgn._noise import Noise, NoiseUnits, find_holes, make_holes
-from skdgn._partition import Partition
+from skdgn._partition import Partition, add_regions
 from skdgn._posterior.conditionals import Conditionals, condition
 from skdgn._posterior.incomplete_conditionals import (
     RegionMaps,
@@ -56,6 +60,8 @@ _SEARCH_MARGIN = NEGLIGIBLE + 4.0
 # the largest shares are known to two or three digits, and the others need not be known better.
 _LOG_SHARE_ERROR = math.log(1e-14)
 _LOG_ESTIMATED_SHARE_ERROR = math.log(1e-5)
+# Absolute error of a prior mass.
+_LOG_WEIGHT_ERROR = math.log(1e-14)
 # Error allowed to the first estimate of a share, relative to its bound, and the smallest to trust.
 _LOG_ESTIMATE_ERROR = math.log(1e-3)
 _LOG_SMALLEST_ESTIMATE = math.log(3e-2)
@@ -84,6 +90,10 @@ class Visits(NamedTuple):
     means: Floats  # (v, S) of z within the region
     covariances: Floats  # (v, S, S)
     log_density_error: Floats  # (n,) standard error; 0 where integrals are exact to rounding
+    # Where regions are explored: of those that are visited.  Otherwise there are none, and numbers
+    # are those of the partition.
+    patterns: Codes  # (R, c)
+    points: Floats  # (R, S) inside
 
 
 @dataclass(frozen=True)
@@ -104,6 +114,10 @@ class Visitor:
         groups = group_regions(partition, noise, in_groups)
         whitened_cells = partition.cells.whiten(conditionals.factors)
         return cls(partition, noise, CompleteRegions(conditionals, groups, whitened_cells))
+
+    def with_noise(self, noise: Noise) -> Visitor:
+        """Return the same with other noise."""
+        return Visitor.prepare(self.partition, noise)
 
     @cached_property
     def incomplete(self) -> ObservedRegions:
@@ -133,6 +147,31 @@ class Visitor:
             maps,
             no_boxes(self.noise.n_features),
             self.complete.cells,
+        )
+
+    def settle(self, visits: Visits) -> Visitor:
+        """Return what knows the regions of visits: these are listed, all of them."""
+        return self
+
+    def explored(self, patterns: Codes, points: Floats) -> Partition:
+        """Return the regions with these patterns: here, all that are listed."""
+        return self.partition
+
+    def locate(self, visits: Visits) -> Integers:
+        """Return the region of every visit."""
+        return visits.regions
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all regions are listed: no visit is a guess."""
+        return True
+
+    @cached_property
+    def prior(self) -> CellIntegrals:
+        """Integrals of the prior over the regions."""
+        n_components = self.partition.maps.shape[2]
+        return integrate_gaussian(
+            self.partition.cells, np.zeros(n_components), np.eye(n_components), _LOG_WEIGHT_ERROR
         )
 
     @property
@@ -231,6 +270,7 @@ def _visit_whole_space(conditionals: Conditionals, whitened: Floats) -> Visits:
         means,
         np.full((n_rows, *factor.shape), factor @ factor.T),
         np.zeros(n_rows),
+        *_listed(len(factor)),
     )
 
 
@@ -251,7 +291,13 @@ def _visit_few_intervals(regions: CompleteRegions, whitened: Floats) -> Visits:
         means[:n_visits, None],
         variances[:n_visits, None, None],
         np.zeros(n_rows),
+        *_listed(1),
     )
+
+
+def _listed(n_components: int) -> tuple[Codes, Floats]:
+    """Patterns and points of regions that are listed, not explored: none."""
+    return np.empty((0, 0), dtype=np.uint8), np.empty((0, n_components))
 
 
 @kernel
@@ -364,7 +410,8 @@ def _collect_visits(
             np.empty((capacity, n_components, n_components)),
         )
         n_before, began = n_done, time.perf_counter()
-        n_done = visit(n_before, Visits(log_density, start, *chunk, log_density_error))
+        own = Visits(log_density, start, *chunk, log_density_error, *_listed(n_components))
+        n_done = visit(n_before, own)
         if time.perf_counter() - began < _SECONDS_AT_A_TIME:
             most_visits *= 4
         n_visits = start[n_done] - start[n_before]
@@ -373,21 +420,39 @@ def _collect_visits(
         np.concatenate(arrays) for arrays in zip(*chunks, strict=True)
     )
     return Visits(
-        log_density, start, regions, responsibilities, means, covariances, log_density_error
+        log_density,
+        start,
+        regions,
+        responsibilities,
+        means,
+        covariances,
+        log_density_error,
+        *_listed(n_components),
     )
 
 
 def concatenate(parts: list[Visits]) -> Visits:
     """Join the visits of consecutive batches of rows."""
     sizes = np.concatenate([np.diff(part.start) for part in parts])
+    patterns = np.concatenate([part.patterns for part in parts])
+    points = np.concatenate([part.points for part in parts])
+    regions = [part.regions for part in parts]
+    if len(patterns) > 0:
+        # Explored anew in every part: equal ones become one.
+        numbers, new = add_regions(patterns[:0], patterns)
+        begins = itertools.accumulate((len(part.patterns) for part in parts), initial=0)
+        regions = [numbers[begin + own] for begin, own in zip(begins, regions, strict=False)]
+        patterns, points = patterns[new], points[new]
     return Visits(
         log_density=np.concatenate([part.log_density for part in parts]),
         start=np.concatenate([[0], np.cumsum(sizes)]),
-        regions=np.concatenate([part.regions for part in parts]),
+        regions=np.concatenate(regions),
         responsibilities=np.concatenate([part.responsibilities for part in parts]),
         means=np.concatenate([part.means for part in parts]),
         covariances=np.concatenate([part.covariances for part in parts]),
         log_density_error=np.concatenate([part.log_density_error for part in parts]),
+        patterns=patterns,
+        points=points,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._posterior.feature_distributions import FeatureDistributions, MixedDistributions
+from skdgn._posterior.line_boxes import LineRegions
 from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, row_batches
 
 
@@ -42,6 +43,11 @@ class Density(Protocol):
         self, rows: Floats, features: NDArray[np.intp]
     ) -> FeatureDistributions:
         """Distributions of features given samples (n, D), in which these are missing."""
+        ...
+
+    @property
+    def line_regions(self) -> LineRegions | None:
+        """Its regions, if there is one latent dimension and noise is independent."""
         ...
 
     def log_probability(
@@ -136,6 +142,13 @@ class WeightedSum:
         """Distributions of features given samples (n, D), in which these are missing."""
         parts = [member.feature_distributions(rows, features) for member in self.members]
         return MixedDistributions.mix(parts, self.weights)
+
+    @property
+    def line_regions(self) -> LineRegions | None:
+        """The regions of all members, if each has one latent dimension and independent noise."""
+        parts = [member.line_regions for member in self.members]
+        known = [part for part in parts if part is not None]
+        return LineRegions.join(self.weights, known) if len(known) == len(parts) else None
 
     def log_probability(
         self, bounds: tuple[Floats, Floats], n_draws: int, generator: np.random.Generator

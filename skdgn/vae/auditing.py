@@ -245,7 +245,8 @@ def audit(
             f"X must have {model.n_features_in_} columns, the decoder's outputs, "
             f"got {rows.shape[1]}."
         )
-    means, covariances = _encode(encoder, rows, decoder, int(model.n_components), encoder_scale)
+    assert isinstance(model.n_components, int)  # not open, of a network that is known
+    means, covariances = _encode(encoder, rows, decoder, model.n_components, encoder_scale)
     amortization_gap, family_gap = model.variational_gap(rows, means, covariances)
     return Audit(
         log_likelihood=model.score_samples(rows),

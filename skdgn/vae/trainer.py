@@ -19,7 +19,7 @@ from skdgn._estimators import (
     DocumentedMixin,
     Interval,
     PiecewiseAffineDGN,
-    check_hidden_layer_sizes,
+    check_integers,
     fit_context,
 )
 from skdgn._network import Network, import_torch, read_decoder, to_array, write_decoder
@@ -230,7 +230,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
                 f"noise_covariance must be a number or have shape ({n_features},), "
                 f"got shape {noise.covariance.shape}."
             )
-        sizes = check_hidden_layer_sizes(self.encoder_layer_sizes, "encoder_layer_sizes")
+        sizes = check_integers(self.encoder_layer_sizes, "encoder_layer_sizes")
         table = validate_data(self, X, dtype=np.float64)
         if table.shape[1] != n_features:
             raise ValueError(

@@ -136,5 +136,7 @@ def test_any_exact_density_will_do_and_a_failed_fit_changes_nothing(
     with pytest.raises(ValueError, match="observed value"):
         classifier.fit(np.full((9, 3), np.nan), y[:9])
     np.testing.assert_array_equal(classifier.predict_proba(X), expected)
+    with pytest.raises(ValueError, match="y must hold labels of one kind, got NoneType, str"):
+        DGNClassifier(LINEAR).fit([[0.0], [1.0], [2.0]], np.array(["a", None, "a"], dtype=object))
     with pytest.raises(ValueError, match="Unknown label type"):
         classifier.fit(X, X[:, 0] * np.pi)

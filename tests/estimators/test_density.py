@@ -62,7 +62,7 @@ def test_all_fit_into_imputers_detectors_and_ensembles(fitted, rows):
     np.testing.assert_allclose(imputer.transform(rows), fitted.impute(rows), rtol=1e-12)
     detector = DGNOutlierDetector(template, contamination=0.1, cv=None).fit(rows)
     assert detector.predict([[1e9, np.nan]]) == [-1]
-    ensemble = DGNEnsemble([template], bootstrap=False, random_state=0).fit(rows)
+    ensemble = DGNEnsemble([template], max_samples=1.0, random_state=0).fit(rows)
     assert type(ensemble.estimators_[0]) is type(template)
     assert DGNEnsemble.from_estimators([fitted]).score(rows) == pytest.approx(fitted.score(rows))
 

@@ -25,6 +25,7 @@ from skdgn import (
     PiecewiseAffineDGN,
     PosteriorDisplay,
 )
+from skdgn._estimators.members import default_members
 from skdgn.datasets import make_wave
 
 pytestmark = [
@@ -156,14 +157,14 @@ def test_ensembles_of_ensembles(ensemble, wave):
 # --- the fit
 
 
-def test_members_differ_by_seed_and_bootstrap_and_a_seed_repeats_them(ensemble, wave):
+def test_members_differ_by_seed_and_samples_and_a_seed_repeats_them(ensemble, wave):
     scores = [member.score(wave) for member in ensemble.estimators_]
     assert len(set(scores)) == 4
     again = clone(ensemble).fit(wave)
     np.testing.assert_array_equal(again.score_samples(wave), ensemble.score_samples(wave))
     seeds = [member.random_state for member in ensemble.estimators_]
     assert len(set(seeds)) == 4
-    together = clone(ensemble).set_params(bootstrap=False, estimator=small_network(0)).fit(wave)
+    together = clone(ensemble).set_params(max_samples=1.0, estimator=small_network(0)).fit(wave)
     # A linear model has one likeliest fit, whatever the seed.
     assert np.ptp([member.score(wave) for member in together.estimators_]) < 1e-6
 
@@ -190,9 +191,21 @@ def test_a_list_has_a_member_for_each_template(wave):
     clone(named).fit(wave)
 
 
+def test_members_of_no_estimator_are_of_different_sizes(wave):
+    ensemble = DGNEnsemble(n_estimators=5, random_state=0).fit(wave)  # 48 samples each
+    sizes = [
+        (member.n_networks, *member.networks_[0].hidden_layer_sizes)
+        for member in ensemble.estimators_
+    ]
+    assert sizes[1:] == [(2, 4), (1, 4), (1,), (1,)]
+    many = [member.n_networks for member in default_members(6, 1e9)]
+    assert many == ["auto", 64, 32, 32, "auto", 1]
+    assert [member.n_networks for member in default_members(1, 1e9)] == ["auto"]
+
+
 def test_weights_by_bic(wave):
     templates = [small_network(width) for width in (0, 1, 3)]
-    ensemble = DGNEnsemble(templates, bootstrap=False, weights="bic", random_state=0).fit(wave)
+    ensemble = DGNEnsemble(templates, weights="bic", random_state=0).fit(wave)
     bics = np.array([member.bic(wave) for member in ensemble.estimators_])
     np.testing.assert_allclose(ensemble.bics_, bics, rtol=1e-12)
     np.testing.assert_allclose(ensemble.weights_, softmax(-0.5 * bics), rtol=1e-9, atol=1e-300)
@@ -201,10 +214,9 @@ def test_weights_by_bic(wave):
 @pytest.mark.parametrize("weights", ["equal", "bic", "stacked", [1.0, 2.0, 3.0, 4.0]])
 def test_the_best_by_bic_are_kept_in_their_order(wave, weights):
     templates = [small_network(width) for width in (0, 1, 3, 2)]
-    everything = DGNEnsemble(templates, bootstrap=False, weights="bic", random_state=0).fit(wave)
+    everything = DGNEnsemble(templates, weights="bic", random_state=0).fit(wave)
     ensemble = DGNEnsemble(
         [(str(k), template) for k, template in enumerate(templates)],
-        bootstrap=False,
         n_best=2,
         weights=weights,
         random_state=0,
@@ -221,11 +233,14 @@ def test_the_best_by_bic_are_kept_in_their_order(wave, weights):
     assert not hasattr(ensemble.set_params(n_best=None, weights="equal").fit(wave), "bics_")
 
 
-@pytest.mark.parametrize("bootstrap", [False, True])
-def test_stacking_finds_the_member_that_is_good(wave, bootstrap):
+@pytest.mark.parametrize(
+    ("parameters", "n_copies"),
+    [({"max_samples": 1.0}, 1), ({"bootstrap": True}, 10), ({"max_samples": 0.7}, 10)],
+)
+def test_stacking_finds_the_member_that_is_good(wave, parameters, n_copies):
     rigid = small_network(0, covariance_type="spherical")
-    templates = [rigid, small_network(4, max_iter=30)] * (10 if bootstrap else 1)
-    ensemble = DGNEnsemble(templates, bootstrap=bootstrap, weights="stacked", random_state=0)
+    templates = [rigid, small_network(4, max_iter=30)] * n_copies
+    ensemble = DGNEnsemble(templates, weights="stacked", random_state=0, **parameters)
     weights = ensemble.fit(wave).weights_
     assert weights.sum() == pytest.approx(1.0)
     assert weights[1::2].sum() > 0.8
@@ -283,12 +298,21 @@ def test_tables_too_large_to_be_sorted_are_fitted_as_they_are(wave):
         ({"weights": [np.nan, 1.0, 1.0]}, "3 non-negative numbers with a positive sum"),
         ({"weights": None}, "3 non-negative numbers with a positive sum"),
         ({"weights": {"a": 1}}, "3 non-negative numbers with a positive sum"),
-        ({"weights": "bic"}, 'weights="bic" compares .* bootstrap must be False, got True'),
-        ({"n_best": 2}, "n_best=2 compares .* bootstrap must be False, got True"),
-        ({"n_best": 4, "bootstrap": False}, "n_best must be at most .* 3, got 4"),
-        ({"n_best": 0, "bootstrap": False}, "'n_best' parameter of DGNEnsemble"),
         (
-            {"estimator": DGNEnsemble(), "weights": "bic", "bootstrap": False},
+            {"weights": "bic", "bootstrap": True},
+            'weights="bic" compares .* bootstrap must be False, got True',
+        ),
+        (
+            {"weights": "bic", "max_samples": 0.5},
+            'weights="bic" compares .* max_samples must be None or 1.0, got 0.5',
+        ),
+        ({"n_best": 2, "bootstrap": True}, "n_best=2 compares .* must be False, got True"),
+        ({"n_best": 4}, "n_best must be at most .* 3, got 4"),
+        ({"n_best": 0}, "'n_best' parameter of DGNEnsemble"),
+        ({"max_samples": 0.0}, "'max_samples' parameter of DGNEnsemble must be"),
+        ({"max_samples": 1.5}, "'max_samples' parameter of DGNEnsemble must be"),
+        (
+            {"estimator": DGNEnsemble(), "weights": "bic"},
             r'weights="bic" needs members with a bic, got DGNEnsemble\(\)',
         ),
     ],

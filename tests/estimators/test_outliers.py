@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binom, ks_2samp
 from sklearn import config_context
 from sklearn.base import BaseEstimator, DensityMixin, clone
 from sklearn.decomposition import PCA
@@ -307,29 +308,74 @@ def make_normal(seed: int, n_samples: int, missing: float = 0.0) -> np.ndarray:
     return rows
 
 
-def largest_gap(p_values: np.ndarray) -> float:
-    """Kolmogorov and Smirnov's distance from the uniform distribution."""
-    n = len(p_values)
-    ordered = np.sort(p_values)
-    above, below = np.arange(1, n + 1) / n - ordered, ordered - np.arange(n) / n
-    return float(max(above.max(), below.max()))
+def exact_p_value(p_values: np.ndarray, n_compared: int) -> float:
+    """P-value of Kolmogorov and Smirnov's exact test for two samples, from conformal p-values.
+
+    These say between which of the scores they were compared with new scores lie; and ranks are all
+    that the test asks for.  It is valid for every estimator and any number of samples: given the
+    estimator, scores of both sides are independent draws from one distribution.
+    """
+    counts = p_values * (n_compared + 1) - 1.0
+    return float(ks_2samp(counts + 0.5, np.arange(1, n_compared + 1), method="exact").pvalue)
 
 
-@pytest.mark.parametrize("method", ["split", "cross", "model"])
+DETECTORS = {
+    "linear": LINEAR,
+    "network": PiecewiseAffineDGN(hidden_layer_sizes=(2,), max_iter=2, random_state=0),
+    "mixture": DGNMixture(
+        PiecewiseAffineDGN(hidden_layer_sizes=(2,)),
+        n_networks=2,
+        refine=False,
+        max_iter=2,
+        random_state=0,
+    ),
+}
+
+
+@pytest.mark.parametrize("method", ["split", "model"])
 @pytest.mark.parametrize("missing", [0.0, 0.5])
-def test_p_values_of_normal_samples_are_uniform(method: str, missing: float) -> None:
-    n_fit, n_new, n_draws, n_tables = 300, 100, 400, 20
-    gaps = []
+@pytest.mark.parametrize(
+    ("kind", "n_tables"),
+    [
+        ("linear", 20),
+        ("network", 5),
+        ("mixture", 5),
+        pytest.param("network", 20, marks=pytest.mark.thorough),
+        pytest.param("mixture", 20, marks=pytest.mark.thorough),
+    ],
+)
+def test_p_values_of_normal_samples_are_uniform(
+    kind: str, n_tables: int, missing: float, method: str
+) -> None:
+    """Curved data, models that are far from right, half of the values missing."""
+    n_fit, n_new, n_draws = 1000, 100, 300
+    found = []
     for seed in range(n_tables):
-        detector = DGNOutlierDetector(LINEAR, cv=3).fit(make_normal(seed, n_fit, missing))
-        new = make_normal(seed, n_new, missing)
-        new = new[~np.isnan(new).all(axis=1)]
-        gaps.append(largest_gap(detector.p_values(new, method=method, n_draws=n_draws)))
-    # Both sides are samples.  At 1 %, with as many samples as there are to compare with.
-    n_compared = {"split": n_fit / 3, "cross": n_fit, "model": n_draws}[method]
-    limit = 1.63 * np.sqrt(1.0 / n_new + 1.0 / n_compared)
-    # Two of twenty happen once in sixty times, three once in a thousand.
-    assert np.sum(np.array(gaps) > limit) <= 2
+        rng = np.random.default_rng(seed)
+        table = make_noisy_circle(n_fit + n_new, random_state=seed)
+        table[rng.random(table.shape) < missing] = np.nan
+        detector = DGNOutlierDetector(DETECTORS[kind], cv=2).fit(table[:n_fit])
+        new = table[n_fit:]
+        if method == "model":  # valid for samples of the model
+            new = detector.estimator_.sample(n_new, random_state=seed)[0]
+            new[rng.random(new.shape) < missing] = np.nan
+        p_values = detector.p_values(new, method=method, n_draws=n_draws, random_state=seed)
+        patterns, own = np.unique(np.isnan(new), axis=0, return_inverse=True)
+        of_patterns = []
+        for number, pattern in enumerate(patterns):
+            if not pattern.all():
+                n_compared = n_draws
+                if method == "split":
+                    (calibration,) = detector._calibrations
+                    n_compared = int(calibration.have(~pattern).sum())
+                    if n_compared < 99:  # completed by the model, which is wrong
+                        continue
+                of_patterns.append(exact_p_value(p_values[own.ravel() == number], n_compared))
+        # Patterns share what they are compared with: Bonferroni's bound holds all the same.
+        found.append(min(1.0, len(of_patterns) * min(of_patterns)))
+    # Tables are independent: at level alpha, the number of those that fail is at most binomial.
+    for level in (0.01, 0.2):
+        assert np.sum(np.array(found) < level) <= binom.ppf(0.995, n_tables, level)
 
 
 def test_split_p_values_are_valid_for_finite_samples() -> None:
@@ -503,6 +549,32 @@ def test_trimming_leaves_outliers_out_and_never_lowers_its_objective(rows: np.nd
     # Estimators without weights, too.
     mixture = DGNOutlierDetector(GaussianMixture(random_state=0), cv=2, trim=0.1).fit(table)
     assert np.all(mixture.predict(outliers) == -1)
+
+
+def test_a_cluster_of_outliers_is_no_component() -> None:
+    rng = np.random.default_rng(0)
+    normal, cluster = rng.normal(size=(180, 3)), rng.normal(size=(20, 3)) * 0.1 + [6.0, 0.0, 0.0]
+    table = pd.DataFrame(np.concatenate([normal, cluster]), columns=list("abc"))
+    mixture = DGNMixture(LINEAR, n_networks=2, refine=False, random_state=0)
+    plain = DGNOutlierDetector(mixture, cv=None).fit(table)
+    robust = DGNOutlierDetector(mixture, cv=2, smallest_component=0.15, random_state=0).fit(table)
+    typical = plain.score_samples(table[:180]).mean()
+    assert plain.score_samples(table[180:]).mean() > typical
+    assert np.all(robust.predict(table[180:]) == -1)
+    assert list(robust.estimator_.feature_names_in_) == list("abc")
+    assert np.all(robust.p_values(table[180:], method="model") < 0.01)
+    np.testing.assert_allclose(
+        robust.explain(table[180:]).sum(axis=1), -robust.score_samples(table[180:])
+    )
+    # Components that hold enough stay, and so does the largest one.
+    assert (
+        len(clone(robust).set_params(smallest_component=0.05).fit(table).estimator_.weights_) == 2
+    )
+    many = clone(mixture).set_params(n_networks=4)
+    most = DGNOutlierDetector(many, cv=None, smallest_component=0.49).fit(normal)
+    assert len(most.estimator_.weights_) == 1
+    with pytest.raises(ValueError, match="smallest_component must be 0 unless the estimator is a"):
+        DGNOutlierDetector(LINEAR, smallest_component=0.1).fit(table)
 
 
 def test_a_failed_fit_of_the_detector_changes_nothing(rows: np.ndarray) -> None:

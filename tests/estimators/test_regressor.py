@@ -148,7 +148,7 @@ def test_any_exact_density_will_do(table: tuple[np.ndarray, np.ndarray]) -> None
     ensemble = DGNRegressor(DGNEnsemble(LINEAR, n_estimators=2), random_state=0).fit(X, y)
     assert ensemble.predict_interval(X).shape == (40, 2)
     default = DGNRegressor(random_state=0).fit(X[:15], y[:15])
-    assert default.estimator_.n_networks == 1
+    assert [member.n_networks for member in default.estimator_.estimators_] == [1] * 4
     assert np.isfinite(default.predict(X)).all()
 
 
@@ -166,6 +166,16 @@ def test_bad_input_is_refused(linear: DGNRegressor, table: tuple[np.ndarray, np.
         linear.sample(X, n_draws=0)
     with pytest.raises(ValueError, match="X must hold values whose distances"):
         linear.predict([[1e200, 0.0, 0.0]])
+    for q in (0.0, 1.0, 1.5, -0.1, np.nan, [[0.5]], "half"):
+        with pytest.raises(ValueError, match="q must be"):
+            linear.predict_quantiles(X, q)
+    with pytest.raises(ValueError, match=r"y must hold numbers, got values like .*'a'"):
+        DGNRegressor(LINEAR).fit(X, np.full(len(X), "a"))
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        DGNRegressor(LINEAR).fit(X, np.full(len(X), np.nan))
+    frame = pd.DataFrame(X, columns=list("abc")).assign(d=np.nan)
+    with pytest.raises(ValueError, match=r"got none in 1 of 4 columns: \['d'\]"):
+        DGNRegressor(LINEAR).fit(frame, y)
     with pytest.raises(ValueError, match="'prediction' parameter"):
         DGNRegressor(LINEAR, prediction="best").fit(X, y)
     with pytest.raises(ValueError, match="'estimator' parameter"):

@@ -144,6 +144,21 @@ def test_conjugate_gradients_find_the_step_of_the_factorization(
         np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
 
 
+def test_a_matrix_that_is_less_work_than_its_products_is_factorized(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, state = state_of("convolution")
+    linearization, layers = linearized(state), range(len(state.network.learned))
+    n_weights = GaussNewtonSystem(linearization, layers).n_hidden_weights
+    monkeypatch.setattr(_maximization, "LARGEST_DENSE_SYSTEM", n_weights - 1)
+    assert GaussNewtonSystem(linearization, layers).dense
+    monkeypatch.setattr(_maximization, "MOST_CG_STEPS", 0)
+    assert not GaussNewtonSystem(linearization, layers).dense
+    monkeypatch.undo()
+    monkeypatch.setattr(_maximization, "LARGEST_DENSE_SYSTEM", n_weights // 4)
+    assert not GaussNewtonSystem(linearization, layers).dense
+
+
 @pytest.mark.parametrize("name", ["max_out", "slopes", "shared_slope", "normalized", "residual"])
 def test_the_scale_of_the_diagonal_is_the_diagonal_where_nothing_is_shared(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -363,10 +378,23 @@ def test_sizes_and_layers_are_not_given_both() -> None:
 
 def test_networks_of_layers_may_be_mixed() -> None:
     rows = rows_on_a_curve(80)
-    network = PiecewiseAffineDGN(hidden_layers=[Dense(4), MaxOut(2)])
-    mixture = DGNMixture(network, 2, max_iter=3, random_state=0).fit(rows)
-    assert np.all(np.diff(mixture.lower_bounds_) >= -1e-9)
-    assert np.isfinite(mixture.score(rows))
+    for layers in ([Dense(4), MaxOut(2)], SMALL["convolution"]()):
+        network = PiecewiseAffineDGN(hidden_layers=layers)
+        mixture = DGNMixture(network, 2, max_iter=3, random_state=0).fit(rows)
+        assert np.all(np.diff(mixture.lower_bounds_) >= -1e-9)
+        # Every network has the layers it was given, which none of a Gaussian mixture has.
+        for own in mixture.networks_:
+            kinds = [type(layer) for layer in own.layers_]
+            assert kinds[: len(layers)] == [type(layer) for layer in layers]
+        before = mixture.score(rows)
+        assert mixture.partial_fit(rows).score(rows) > before - 1.0
+
+
+def test_a_dense_layer_alone_is_the_linear_model() -> None:
+    rows = rows_on_a_curve(60)
+    model = fitted([Dense(N_FEATURES)], rows, max_iter=100, tol=1e-10)
+    linear = PiecewiseAffineDGN(hidden_layer_sizes=(), max_iter=100, tol=1e-10).fit(rows)
+    assert model.score(rows) == pytest.approx(linear.score(rows), abs=1e-5)
 
 
 def test_an_image_is_drawn_by_a_transposed_convolution() -> None:

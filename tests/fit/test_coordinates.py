@@ -114,3 +114,23 @@ def test_neighborhood_graph_has_the_distances_once() -> None:
     distances = cdist(rows, rows)
     graph = _neighborhood_graph(distances).tocoo()
     np.testing.assert_array_equal(graph.data, distances[graph.row, graph.col])
+
+
+def test_independent_directions_are_found() -> None:
+    rng = np.random.default_rng(0)
+    sources = rng.uniform(size=(600, 4))
+    rows = standardize(sources @ rng.normal(size=(4, 6)))
+    z = find_coordinates(rows, 4, "independent", np.random.default_rng(1))
+    agreement = np.abs(np.corrcoef(z.T, sources.T)[:4, 4:])
+    assert np.all(agreement.max(axis=0) > 0.9)
+
+
+def test_a_sheet_and_what_it_leaves_are_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    points, along = make_s_curve(500, random_state=0)
+    others = 0.3 * rng.normal(size=(500, 2))
+    rows = np.column_stack([standardize(points), others])
+    z = find_coordinates(rows, 4, "sheet", np.random.default_rng(1))
+    agreement = np.abs(np.corrcoef(z.T, np.column_stack([along, others]).T)[:4, 4:])
+    assert agreement[:2, 0].max() > 0.9
+    assert np.all(agreement[2:, 1:].max(axis=0) > 0.6)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skdgn._fit.counterparts import dense_counterpart, imitate
-from skdgn._network import Architecture
+from skdgn._fit.counterparts import dense_counterparts, imitate
+from skdgn._network import Architecture, Network
 from skdgn.layers import Conv1d, Dense, HardTanh, MaxOut, PReLU, Reshape
 from tests.networks import random_network
 
@@ -23,14 +23,16 @@ from tests.networks import random_network
 )
 def test_an_imitation_computes_the_same(layers: list[Any], widths: tuple[int, ...]) -> None:
     architecture = Architecture.of_layers(2, layers)
-    counterpart = dense_counterpart(architecture, 3)
-    assert counterpart is not None
-    assert counterpart.hidden_layer_sizes == widths
-    dense = random_network(2, widths, activation="leaky_relu")
     latent = np.random.default_rng(0).normal(size=(50, 2))
-    other = imitate(dense, architecture, latent)
-    np.testing.assert_allclose(other.forward(latent), dense.forward(latent), atol=1e-12)
-    assert other.architecture.outline(3) == architecture.outline(3)
+    random = random_network(2, widths, activation="leaky_relu")
+    counterparts = dense_counterparts(architecture, 3)
+    assert [own.activations[0].negative_slope for own in counterparts] == [0.1, -1.0]
+    for counterpart in counterparts:
+        assert counterpart.hidden_layer_sizes == widths
+        dense = Network.dense(random.coefs, random.intercepts, counterpart.activations)
+        other = imitate(dense, architecture, latent)
+        np.testing.assert_allclose(other.forward(latent), dense.forward(latent), atol=1e-12)
+        assert other.architecture.outline(3) == architecture.outline(3)
 
 
 def test_more_pieces_round_the_kinks_off() -> None:
@@ -48,6 +50,7 @@ def test_more_pieces_round_the_kinks_off() -> None:
 @pytest.mark.parametrize(
     "layers",
     [
+        [Dense(3)],
         [Dense(4), HardTanh()],
         [Dense(4), PReLU("layer", [0.3])],
         [Dense(2, [[1.0], [2.0]]), MaxOut(2)],
@@ -56,4 +59,4 @@ def test_more_pieces_round_the_kinks_off() -> None:
     ],
 )
 def test_others_have_no_counterpart(layers: list[Any]) -> None:
-    assert dense_counterpart(Architecture.of_layers(1, layers), 3) is None
+    assert dense_counterparts(Architecture.of_layers(1, layers), 3) == []

@@ -349,7 +349,7 @@ def test_layers_too_large_for_a_factorized_matrix_are_fitted(weight_prior):
 
 
 def test_warm_start_goes_on_from_the_last_fit(circle):
-    model = PiecewiseAffineDGN(hidden_layer_sizes=(5,), max_iter=3, random_state=0)
+    model = PiecewiseAffineDGN(hidden_layer_sizes=(5,), max_iter=3, tol=1e-8, random_state=0)
     model.set_params(warm_start=True)
     bounds: list[float] = []
     for _ in range(3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -12,6 +13,7 @@ import pytest
 
 from skdgn import PiecewiseAffineDGN, layers
 from skdgn._network import Network, read_decoder, write_decoder
+from skdgn._network.blueprints.sequences import flatten
 from skdgn.vae import make_decoder
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -434,6 +436,22 @@ WRITTEN = {
         layers.Dense(8), layers.Reshape((2, 2, 2)),
         layers.Concatenate([layers.Conv2d(3, 1), layers.LeakyReLU(0.2)], []), layers.AvgPool(2),
     ],
+    "nested": [
+        layers.Dense(4), layers.Residual(
+            layers.Concatenate(
+                [layers.Dense(2), layers.PiecewiseAffine([0.3], [0.2, 1.0])],
+                [layers.Dense(4), layers.MaxOut(2)],
+            ),
+            layers.Residual(layers.Dense(4), layers.PReLU()),
+        ), layers.Dense(3),
+    ],
+    "convolutions": [
+        layers.Dense(12), layers.Reshape((2, 6)), layers.Conv1d(4, 3, padding=2, dilation=2),
+        layers.PReLU("channel"),
+        layers.ConvTranspose1d(2, 3, stride=2, output_padding=1, groups=2), layers.ReLU(),
+        layers.Flatten(), layers.Reshape((1, 7, 4)), layers.ConvTranspose2d(2, 3, stride=(1, 2)),
+        layers.LeakyReLU(-0.3), layers.Conv2d(1, (3, 2)), layers.Upsample((1, 2)),
+    ],
     "enlarged": [
         layers.Dense(4), layers.BatchNorm([0.1] * 4, [2.0] * 4), layers.ReLU(),
         layers.Reshape((1, 2, 2)), layers.Upsample(2, "bilinear"), layers.MaxPool(2),
@@ -454,6 +472,17 @@ def test_layers_are_written(name: str, dtype: Any) -> None:
     np.testing.assert_allclose(
         images, network.forward(latent), rtol=0, atol={torch.float32: 1e-5}.get(dtype, 1e-12)
     )
+    back = read_decoder(pickle.loads(pickle.dumps(decoder)))
+    assert (back.n_components, back.n_features) == (2, network.n_features)
+    again = Network.from_filled(back.layers, 2)
+    np.testing.assert_allclose(
+        again.forward(latent), images, rtol=0, atol={torch.float32: 1e-5}.get(dtype, 1e-10)
+    )
+
+
+def test_every_layer_is_written_and_read() -> None:
+    seen = {type(layer).__name__ for own in WRITTEN.values() for layer in flatten(own)}
+    assert seen | {"Residual", "Concatenate"} == set(layers.__all__)
 
 
 def test_a_layer_that_nobody_can_write_is_a_mistake() -> None:
@@ -484,6 +513,18 @@ class FromElsewhere(nn.Module):
         return torch.sin(values)
 
 
+def with_an_unknown_branch() -> Any:
+    blueprints = [
+        layers.Dense(2),
+        layers.Concatenate([layers.Dense(2), layers.ReLU()], []),
+        layers.Dense(2),
+    ]
+    network = Network.from_blueprints(blueprints, 1)
+    decoder = write_decoder(network, torch.float64)
+    decoder[1].branches[0][1] = nn.Tanh()
+    return decoder
+
+
 def trained() -> Any:
     return begun(nn.BatchNorm1d(2)).train()
 
@@ -502,6 +543,8 @@ def divided() -> Any:
         (lambda: begun(nn.Tanh()), "got Tanh at position 2"),
         (lambda: begun(nn.Sequential(nn.Softmax(dim=1))), r"got Softmax at position 2\.0"),
         (lambda: begun(FromElsewhere()), "got FromElsewhere at position 2"),
+        (lambda: begun(nn.Softshrink(0.0)), "Softshrink at position 2: lambd must be positive"),
+        (with_an_unknown_branch, r"got Tanh at position 1\.branches\.0\.1"),
         (lambda: begun(nn.Conv3d(1, 1, 1)), "got Conv3d at position 2"),
         (
             lambda: begun(nn.Conv1d(2, 2, 3, padding=1, padding_mode="circular")),

@@ -32,20 +32,16 @@ def test_only_what_is_hopeless_is_refused() -> None:
     refuse_hopeless(random_network(1, (300, 300)), 1)  # a line is cut at once
 
 
-@pytest.mark.parametrize("n_components", [2, 4])
-def test_a_hopeless_network_is_refused_or_accepted_at_once(n_components: int, monkeypatch) -> None:
+@pytest.mark.parametrize("n_components", [2, 3])
+def test_regions_of_a_hopeless_network_are_not_listed(n_components: int, monkeypatch) -> None:
     monkeypatch.setattr("skdgn._posterior.model.build_partition", never)
     rng = np.random.default_rng(0)
     sizes = [n_components, 900, 900, 10]
     coefs = [rng.normal(size=(b, a)) / np.sqrt(a) for a, b in itertools.pairwise(sizes)]
     intercepts = [0.5 * rng.normal(size=size) for size in sizes[1:]]
     began = time.process_time()
-    if n_components == 4:
-        with pytest.raises(MemoryError, match=r"Reduce n_components or the widths"):
-            PiecewiseAffineDGN.from_network(coefs, intercepts, 0.1, activation="relu")
-    else:
-        model = PiecewiseAffineDGN.from_network(coefs, intercepts, 0.1, activation="relu")
-        assert not hasattr(model, "n_regions_")
+    model = PiecewiseAffineDGN.from_network(coefs, intercepts, 0.1, activation="relu")
+    assert not hasattr(model, "n_regions_")
     assert time.process_time() - began < 20.0
 
 

@@ -20,8 +20,8 @@ from tests.reference import simplices
 TIMES_ERROR = 5.0
 # Errors below this need not be known.
 SMALL_ERROR = 2e-4
-# Estimates have two or three digits.
-LARGEST_ERROR = 0.01
+# A sample's error is that asked for by integration_tol, 0.01, or half as large again.
+LARGEST_ERROR = 0.015
 # Moments come from the same points, in units of the posterior's deviation.
 MOMENT_ERROR = 0.02
 
@@ -67,7 +67,6 @@ def test_networks_side_by_side_have_the_product_of_their_densities(n_components:
     posterior = model.posterior(rows)
     errors = posterior.log_density_error
     assert errors.max() < LARGEST_ERROR
-    # Rows share regions, and with them errors: all of them together are one draw.
     differences = np.abs(model.score_samples(rows) - expected)
     assert np.all(differences < TIMES_ERROR * np.maximum(errors, SMALL_ERROR))
     means = np.concatenate([part.mean for part in posteriors], axis=1)
@@ -136,10 +135,12 @@ def test_densities_equal_those_of_the_papers_route() -> None:
 def test_prior_masses_sum_to_one_as_precisely_as_they_say() -> None:
     network = random_network(4, (5, 3), activation="leaky_relu", seed=1)
     model = model_of(network.coefs, network.intercepts)
-    error = np.linalg.norm(model.weights_error_)
-    assert 0.0 < error < LARGEST_ERROR
-    assert np.all(model.weights_error_ >= 0.0)
-    assert model.weights_.sum() == pytest.approx(1.0, abs=TIMES_ERROR * error)
+    assert model.weights_.sum() == pytest.approx(1.0)
+    points = np.random.default_rng(0).normal(size=(200_000, 4))
+    shares = np.bincount(
+        model.partition_.locate(network.patterns(points)), minlength=model.n_regions_
+    ) / len(points)
+    assert np.all(np.abs(shares - model.weights_) < TIMES_ERROR * model.weights_error_ + 1e-4)
 
 
 @pytest.mark.parametrize("n_components", [1, 2, 3])

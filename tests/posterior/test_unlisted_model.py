@@ -10,7 +10,7 @@ import pytest
 from skdgn import DGNEnsemble, PiecewiseAffineDGN
 from skdgn._noise import Noise
 from skdgn._posterior import Model, UnlistedModel
-from skdgn._posterior.exploration import Explorer
+from skdgn._posterior.box_exploration import BoxExplorer
 from skdgn._runtime import Workers
 from tests.networks import random_network
 
@@ -37,7 +37,7 @@ def draw_rows(model: Model) -> np.ndarray:
 @pytest.fixture(autouse=True)
 def _few_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small networks be explored, too."""
-    monkeypatch.setattr("skdgn._posterior.exploration._FEW_CUTS", (4, 8, 6))
+    monkeypatch.setattr("skdgn._posterior.box_exploration._FEW_CUTS", (4, 8, 6))
     monkeypatch.setattr("skdgn._posterior.unlisted_model._BOXES_AT_A_TIME", 40)
 
 
@@ -62,10 +62,10 @@ def test_bounds_hold_however_early_exploration_ends(monkeypatch: pytest.MonkeyPa
     rows = draw_rows(listed)
     exact = listed.log_density(rows, Workers())
     widths = []
-    explore = Explorer.explore
+    explore = BoxExplorer.explore
     for most_boxes in (8, 60, 120):
         monkeypatch.setattr(
-            Explorer, "explore", lambda self, most=most_boxes: explore(self, most_boxes=most)
+            BoxExplorer, "explore", lambda self, most=most_boxes: explore(self, most_boxes=most)
         )
         lower, upper = unlisted.log_density_bounds(rows, Workers())
         assert np.all(lower <= exact)
@@ -74,7 +74,7 @@ def test_bounds_hold_however_early_exploration_ends(monkeypatch: pytest.MonkeyPa
     assert np.all(widths[0] <= widths[1] + 1e-9)
     assert np.all(widths[1] <= widths[2] + 1e-9)
     assert widths[0].min() < 1e-6
-    monkeypatch.setattr(Explorer, "explore", lambda self: explore(self, most_boxes=8))
+    monkeypatch.setattr(BoxExplorer, "explore", lambda self: explore(self, most_boxes=8))
     with pytest.warns(UserWarning, match="log_density_bounds says by how much"):
         unlisted.log_density(rows, Workers())
 

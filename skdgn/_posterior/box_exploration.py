@@ -70,7 +70,7 @@ class BoxBounds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Explorer:
+class BoxExplorer:
     """Some samples (n, D), NaN where a value is missing, ready to be compared with boxes."""
 
     network: Network

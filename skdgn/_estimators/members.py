@@ -1,0 +1,35 @@
+"""Which models an ensemble is an average of, where nobody says."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from skdgn._estimators.mixture import DGNMixture
+from skdgn._estimators.network import PiecewiseAffineDGN
+
+# Hidden units of a network, 0 if it is straight, and noise of the large mixtures; samples for each
+# of their networks, and most of these.
+_LARGE = ((4, "diag", 20, 64), (4, "full", 40, 32), (0, "full", 40, 32))
+
+
+def default_members(n_members: int, total_weight: float = np.inf) -> list[DGNMixture]:
+    """Return what is fitted to samples of this weight where no estimator was given.
+
+    A mixture that finds its sizes and large ones take turns.  Large ones follow their samples
+    closely, each of them others; alone they overfit, and on average they do not.  The last member
+    is one Gaussian, for samples that are far from what all others have seen.
+    """
+    kinds = [DGNMixture()]
+    for n_units, covariance_type, n_samples, most in _LARGE:
+        network = PiecewiseAffineDGN(
+            1, hidden_layer_sizes=(n_units,) if n_units else (), covariance_type=covariance_type
+        )
+        n_networks = int(min(most, max(1, total_weight // n_samples)))
+        kinds.append(DGNMixture(network, n_networks))
+    members = list(itertools.islice(itertools.cycle(kinds), n_members))
+    if n_members > 1:
+        gaussian = PiecewiseAffineDGN(1, hidden_layer_sizes=(), covariance_type="full")
+        members[-1] = DGNMixture(gaussian, 1)
+    return members

@@ -1,0 +1,60 @@
+"""Random samples of samples, as weights: one that was drawn twice has twice the weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdgn._runtime import Floats, value_ranges
+
+
+def bootstrap_weights(
+    rows: NDArray[Any], row_weights: Floats, share: float, generator: np.random.Generator
+) -> Floats:
+    """Draw a share of samples (n, D) with replacement; return how often each was drawn, (n,).
+
+    They are drawn in proportion to their weights: as many as their share, if weights are whole
+    numbers, which count samples.  Of other weights only the proportions are known; there are
+    ``share * n`` draws then, and the weights add up to their share of what they did.
+
+    A feature that would not vary any more keeps the samples of its smallest and its largest value.
+    """
+    total = float(row_weights.sum())
+    are_counts = bool(np.all(row_weights == np.round(row_weights)))
+    n_draws = max(round(share * (total if are_counts else len(rows))), 1)
+    counts = generator.multinomial(n_draws, row_weights / total).astype(np.float64)
+    extremes = _lost_extremes(rows, row_weights, counts)
+    counts[extremes] = np.maximum(counts[extremes], 1)
+    return counts if are_counts else counts * (share * total / n_draws)
+
+
+def subsample_weights(
+    rows: NDArray[Any], row_weights: Floats, share: float, generator: np.random.Generator
+) -> Floats:
+    """Draw a share of samples (n, D) without replacement; return weights (n,), 0 of the others.
+
+    A feature that would not vary any more keeps the samples of its smallest and its largest value.
+    """
+    candidates = np.flatnonzero(row_weights > 0.0)
+    n_kept = min(max(round(share * len(candidates)), 2), len(candidates))
+    weights = np.zeros(len(rows))
+    kept = generator.choice(candidates, n_kept, replace=False)
+    weights[kept] = row_weights[kept]
+    extremes = _lost_extremes(rows, row_weights, weights)
+    weights[extremes] = row_weights[extremes]
+    return weights
+
+
+def _lost_extremes(
+    rows: NDArray[Any], row_weights: Floats, kept_weights: Floats
+) -> NDArray[np.intp]:
+    """Return the samples of the smallest and largest values of features that vary no more."""
+    lowest, highest = value_ranges(rows, row_weights)
+    kept_lowest, kept_highest = value_ranges(rows, kept_weights)
+    extremes = []
+    for d in np.flatnonzero((lowest < highest) & ~(kept_lowest < kept_highest)):
+        column = np.where(row_weights > 0, rows[:, d], np.nan)
+        extremes += [np.nanargmin(column), np.nanargmax(column)]
+    return np.array(extremes, dtype=np.intp)

@@ -1,0 +1,165 @@
+"""Posteriors of which regions are explored, compared with those of which they are listed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from skdgn import PiecewiseAffineDGN
+from skdgn._fit.statistics import expect
+from skdgn._network import Network
+from skdgn._noise import Noise
+from skdgn._posterior import Explorer, Model
+from skdgn._posterior.ascents import ascend
+from skdgn._posterior.importance import _quantile
+from skdgn._posterior.likelihoods import Likelihood
+from skdgn._runtime import Workers
+from skdgn.layers import Dense, MaxOut
+from tests.networks import random_network
+
+VARIANCE = 0.1
+# Standard errors that an error may amount to: eight shifts tell them to a quarter.
+TIMES_ERROR = 5.0
+
+
+def models(network: Network, variance: float = VARIANCE, seed: int = 0) -> tuple[Model, Model]:
+    """The exact model, and one whose regions are explored."""
+    noise = Noise.from_covariance(variance, network.n_features)
+    explorer = Explorer.prepare(network, noise, 0.01, seed)
+    return Model.build(network, noise), Model(network, noise, explorer.partition, explorer)
+
+
+def draw(network: Network, n_rows: int = 12, deviation: float = 0.3) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    rows = network.forward(rng.normal(size=(n_rows, network.n_components)))
+    return rows + deviation * rng.normal(size=rows.shape)
+
+
+@pytest.fixture(scope="module")
+def network() -> Network:
+    return random_network(2, (6,), n_features=4, seed=1)
+
+
+def test_posteriors_are_the_exact_ones_but_for_the_error_told(network: Network) -> None:
+    exact, explored = models(network)
+    rows = draw(network)
+    rows[-3:] += 4.0  # outliers, too
+    rows[0, 1] = rows[1, 1] = rows[2, 0] = np.nan
+    ours, theirs = explored.posterior(rows, Workers()), exact.posterior(rows, Workers())
+    errors = ours.log_density_error
+    assert 0.0 < errors.max() < 0.016
+    differences = explored.log_density(rows, Workers()) - exact.log_density(rows, Workers())
+    assert np.all(np.abs(differences) < TIMES_ERROR * errors)
+    deviations = np.sqrt(np.einsum("nss->ns", theirs.covariance))
+    assert np.all(np.abs(ours.mean - theirs.mean) < 0.1 * deviations)
+    np.testing.assert_allclose(ours.mode(), theirs.mode(), atol=1e-9)
+
+
+def test_a_row_has_the_same_posterior_in_any_company(network: Network) -> None:
+    _, explored = models(network)
+    rows = draw(network)
+    together = explored.visitor.visit(rows)
+    alone = explored.visitor.visit(rows[5:6])
+    assert together.log_density[5] == pytest.approx(alone.log_density[0], abs=1e-12)
+    other = models(network, seed=7)[1].visitor.visit(rows[5:6])
+    assert other.log_density[0] != alone.log_density[0]
+    error = math.hypot(other.log_density_error[0], alone.log_density_error[0])
+    assert other.log_density[0] == pytest.approx(alone.log_density[0], abs=TIMES_ERROR * error)
+
+
+def test_nothing_observed_is_the_prior(network: Network) -> None:
+    _, explored = models(network)
+    posterior = explored.posterior(np.full((1, 4), np.nan), Workers())
+    assert explored.log_density(np.full((1, 4), np.nan), Workers()).tolist() == [0.0]
+    assert posterior.log_density_error.tolist() == [0.0]
+    np.testing.assert_allclose(posterior.mean, 0.0, atol=0.05)
+    np.testing.assert_allclose(posterior.covariance[0], np.eye(2), atol=0.1)
+
+
+def test_what_is_too_far_out_is_unknown(network: Network) -> None:
+    _, explored = models(network)
+    visits = explored.visitor.visit(np.array([[1e200, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]))
+    assert np.isneginf(visits.log_density[0])
+    assert np.isfinite(visits.log_density[1])
+    assert np.isnan(visits.means[visits.start[0]]).all()
+
+
+def test_statistics_of_batches_add_up_by_pattern(network: Network) -> None:
+    _, explored = models(network)
+    rows, weights = draw(network), np.ones(12)
+    whole = expect(explored.visitor, rows, weights, Workers())
+    parts = [expect(explored.visitor, part, np.ones(6), Workers()) for part in np.split(rows, 2)]
+    added = parts[0] + parts[1]
+    assert added.log_likelihood == pytest.approx(whole.log_likelihood)
+    keys = [own.tobytes() for own in added.regions.patterns]
+    order = [keys.index(own.tobytes()) for own in whole.regions.patterns]
+    assert len(keys) == len(order)
+    np.testing.assert_allclose(added.second[order], whole.second, atol=1e-10)
+    assert whole.weights.sum() == pytest.approx(12.0)
+
+
+def test_gaussians_are_compared_as_where_regions_are_listed(network: Network) -> None:
+    exact, explored = models(network)
+    rows = draw(network, 3)
+    ours, theirs = explored.posterior(rows, Workers()), exact.posterior(rows, Workers())
+    means, covariances = theirs.mean, theirs.covariance
+    np.testing.assert_allclose(
+        ours.kl_from(means, covariances), theirs.kl_from(means, covariances), rtol=0.1, atol=0.05
+    )
+    best, _ = ours.best_gaussian(), theirs.best_gaussian()
+    assert np.all(theirs.kl_from(*best) < theirs.kl_from(*theirs.best_gaussian()) * 1.2 + 0.03)
+    points = theirs.mean
+    np.testing.assert_allclose(ours.log_density(points), theirs.log_density(points), atol=0.06)
+
+
+def test_ascents_end_uphill_with_the_covariance_around(network: Network) -> None:
+    likelihood = Likelihood(network, Noise.from_covariance(VARIANCE, 4))
+    rows, starts = draw(network), np.zeros((12, 2))
+    _, _, before = likelihood.linearize(rows, starts)
+    points, heights, factors = ascend(likelihood, rows, starts)
+    assert np.all(heights >= before)
+    slopes, _, there = likelihood.linearize(rows, points)
+    np.testing.assert_allclose(there, heights)
+    precisions = np.swapaxes(slopes, 1, 2) @ slopes + np.eye(2)
+    covariances = factors @ np.swapaxes(factors, 1, 2)
+    np.testing.assert_allclose(
+        covariances @ precisions, np.broadcast_to(np.eye(2), precisions.shape), atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("uniform", [1e-12, 0.01, 0.3, 0.5, 0.9, 1.0 - 1e-6])
+def test_quantiles_have_eight_digits(uniform: float) -> None:
+    value = _quantile(uniform)
+    assert 0.5 * math.erfc(-value / math.sqrt(2.0)) == pytest.approx(uniform, rel=1e-7)
+
+
+def test_other_layers_are_explored_too() -> None:
+    layers = [Dense(6), MaxOut(2), Dense(3)]
+    exact, explored = models(Network.from_blueprints(layers, 2, np.random.default_rng(1)))
+    rows = draw(exact.network, 5)
+    visits = explored.visitor.visit(rows)
+    differences = visits.log_density - exact.log_density(rows, Workers())
+    assert np.all(np.abs(differences) < TIMES_ERROR * visits.log_density_error)
+
+
+def test_a_fit_never_decreases_on_its_points_and_ends_with_others() -> None:
+    rng = np.random.default_rng(0)
+    samples = np.abs(rng.normal(size=(60, 4))) @ rng.normal(size=(4, 5))
+    samples += 0.3 * rng.normal(size=samples.shape)
+    samples[0, 0] = np.nan
+    model = PiecewiseAffineDGN(
+        4, hidden_layer_sizes=(3,), init_params="pca", max_iter=3, tol=0.0, random_state=0
+    )
+    with pytest.warns(ConvergenceWarning, match="did not converge"):
+        model.fit(samples)
+    assert np.all(np.diff(model.lower_bounds_) >= 0.0)
+    assert 0.0 < model.lower_bound_error_ < 0.005
+    error = TIMES_ERROR * 2.0 * model.lower_bound_error_
+    assert model.lower_bound_ == pytest.approx(model.lower_bounds_[-1], abs=error)
+    assert model.lower_bound_ == pytest.approx(model.score(samples), abs=error)
+    assert model.sample(3, random_state=0)[0].shape == (3, 5)
+    assert np.isfinite(model.impute(samples)).all()
+    np.testing.assert_allclose(model.predict_proba(samples[:5]).sum(axis=1), 1.0)
