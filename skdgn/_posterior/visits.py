@@ -199,7 +199,8 @@ class Visitor:
         is_complete = np.full(len(rows), prepared)
         if prepared and not missing.any():
             whitened = self.noise.whiten(rows)
-            if n_regions == 1:
+            # (A single region may also be a box that was cut out of latent space.)
+            if n_regions == 1 and self.conditionals.facet_offsets.size == 0:
                 return _visit_whole_space(self.conditionals, whitened)
             if n_components == 1 and self.complete.groups.n_leaves == 1:
                 return _visit_few_intervals(self.complete, whitened)

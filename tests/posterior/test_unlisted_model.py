@@ -9,7 +9,8 @@ import pytest
 
 from skdgn import DGNEnsemble, PiecewiseAffineDGN
 from skdgn._noise import Noise
-from skdgn._posterior import Model, UnlistedModel
+from skdgn._partition import LatentBoxes
+from skdgn._posterior import Model, UnlistedModel, Visitor
 from skdgn._posterior.box_exploration import BoxExplorer
 from skdgn._runtime import Workers
 from tests.networks import random_network
@@ -150,3 +151,18 @@ def test_four_latent_dimensions_have_no_bounds() -> None:
     model = PiecewiseAffineDGN.from_network(own.coefs, own.intercepts, 0.1, activation="relu")
     with pytest.raises(ValueError, match=r"log_density_bounds needs n_components <= 3, got 4"):
         model.log_density_bounds([[0.0, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 3])
+def test_a_single_region_within_a_box_is_not_all_of_space(n_components: int) -> None:
+    network = random_network(n_components, (3,), seed=4)
+    noise = Noise.from_covariance(0.5, network.n_features)
+    unlisted = UnlistedModel(network, noise)
+    box = LatentBoxes(np.full((1, n_components), 0.3), np.array([1e-3]))
+    partition = unlisted._cut(box)
+    assert len(partition) == 1
+    rows = network.forward(box.centers)
+    log_density = Visitor.prepare(partition, noise).visit(rows).log_density
+    # So small that the density is constant.
+    expected = box.log_masses() - 0.5 * network.n_features * np.log(2.0 * np.pi * 0.5)
+    np.testing.assert_allclose(log_density, expected, rtol=0, atol=1e-4)
