@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from skdgn._network import Activation, Network
-from skdgn._posterior import Model
+from skdgn._posterior import NetworkModel
 from skdgn._runtime import Floats
 
 # Of an estimator that was made of known parameters instead of being fitted.
@@ -36,17 +36,14 @@ def unchanged_by_failure(estimator: Any) -> Iterator[None]:
         raise
 
 
-def attributes_of_model(model: Model) -> dict[str, Any]:
+def attributes_of_model(model: NetworkModel) -> dict[str, Any]:
     """Return the fitted attributes that describe a model."""
     network = model.network
-    weights = np.exp(model.prior.log_masses)
     return {
         "coefs_": list(network.coefs),
         "intercepts_": list(network.intercepts),
         "noise_covariance_": model.noise.shown,
-        "n_regions_": len(model.partition),
-        "weights_": weights,
-        "weights_error_": weights * model.prior.errors,
+        **model.listed,
         # Setting a parameter after a fit must not change the fitted network.
         "_network": network,
         "_model": model,

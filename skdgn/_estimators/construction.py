@@ -24,7 +24,7 @@ from skdgn._network import (
 )
 from skdgn._network import Blueprint as Layer
 from skdgn._noise import Noise
-from skdgn._posterior import Model
+from skdgn._posterior import build_model
 
 
 class KnownNetworks:
@@ -110,7 +110,7 @@ class KnownNetworks:
     def _from_parts(cls, network: Network, noise_covariance: Any, **parameters: Any) -> Self:
         """Make a fitted estimator of a network, with the parameters that describe it."""
         noise = Noise.from_covariance(noise_covariance, network.n_features)
-        model = Model.build_unseen(network, noise)
+        model = build_model(network, noise)
         make: Any = cls  # the estimator's parameters are its own affair
         estimator = make(network.n_components, **noise.parameters, **parameters)
         estimator.n_features_in_ = network.n_features

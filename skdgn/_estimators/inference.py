@@ -12,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, Transfor
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from skdgn._estimators.validation import check_weights, validate_rows
-from skdgn._posterior import Density, Model, Posterior, check_gaussians
+from skdgn._posterior import Density, NetworkModel, Posterior, check_gaussians
 from skdgn._runtime import Floats, RandomSource, Reporter, Workers, random_source
 
 
@@ -70,6 +70,35 @@ class ExactInference(DensityMixin):
         """
         rows = self._validate_rows(X)
         return self._fitted_model().log_density(rows, self._workers())
+
+    def log_density_bounds(self, X: ArrayLike) -> tuple[Floats, Floats]:
+        """Bound the log density of each sample from below and from above.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where a value is missing.
+
+        Returns
+        -------
+        lower, upper : ndarray of shape (n_samples,)
+            log p(x) is between them.  Where the regions of latent space are listed, both are
+            `score_samples`, which is exact to rounding.  Of a network whose regions are too many,
+            those that matter are found on the way: the lower bound is the density from there, and
+            the upper bound adds what the generator could at most contribute from elsewhere.
+
+        Examples
+        --------
+        >>> from skdgn import PiecewiseAffineDGN
+        >>> model = PiecewiseAffineDGN.from_network(
+        ...     [[[1.0]], [[1.0]]], [[0.0], [0.0]], 0.25, activation="abs"
+        ... )  # x = |z| + noise
+        >>> lower, upper = model.log_density_bounds([[1.0], [-1.0]])
+        >>> lower.round(2), upper.round(2)
+        (array([-0.77, -4.04]), array([-0.77, -4.04]))
+        """
+        rows = self._validate_rows(X)
+        return self._fitted_model().log_density_bounds(rows, self._workers())
 
     def score(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> float:
         """Compute the mean log density of the samples; the higher the better.
@@ -189,7 +218,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
     ``set_output`` only wraps methods of such classes.
     """
 
-    def _fitted_model(self) -> Model:
+    def _fitted_model(self) -> NetworkModel:
         raise NotImplementedError("a mixin: the estimator holds the model")
 
     def posterior(self, X: ArrayLike) -> Posterior:

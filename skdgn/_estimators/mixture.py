@@ -36,7 +36,7 @@ from skdgn._fit import (
 )
 from skdgn._network import Network
 from skdgn._noise import Noise
-from skdgn._posterior import Model
+from skdgn._posterior import Model, NetworkModel
 from skdgn._runtime import Floats, VersionedMixin, Workers, value_ranges
 
 # Of a mixture that nobody has asked for: networks at most, and samples for each at least.
@@ -280,7 +280,7 @@ class DGNMixture(
         >>> mixture.transform(X).shape
         (200, 1)
         """
-        return self._ask_likeliest(X, self._n_features_out, Model.means)
+        return self._ask_likeliest(X, self._n_features_out, NetworkModel.means)
 
     def transform_factors(self, X: ArrayLike) -> Floats:
         """Compute the posterior mean of the linear factors of each sample's likeliest network.
@@ -310,10 +310,10 @@ class DGNMixture(
         """
         check_is_fitted(self)
         n_factors = self.networks_[0]._fitted_model().noise.n_factors
-        return self._ask_likeliest(X, n_factors, Model.factor_means)
+        return self._ask_likeliest(X, n_factors, NetworkModel.factor_means)
 
     def _ask_likeliest(
-        self, X: ArrayLike, n_columns: int, answer: Callable[[Model, Any, Workers], Floats]
+        self, X: ArrayLike, n_columns: int, answer: Callable[[NetworkModel, Any, Workers], Floats]
     ) -> Floats:
         """Ask each sample's likeliest network for so many numbers."""
         samples = self._validate_rows(X)
@@ -464,7 +464,8 @@ class DGNMixture(
         n_parameters = len(weights) - 1 + sum(own.n_parameters_ for own in fitted)
         if self.tied_noise:
             models = [own._fitted_model() for own in fitted]
-            shared = models[0].noise.n_parameters + sum(model.n_weights for model in models)
+            shared = models[0].noise.n_parameters
+            shared += sum(model.n_weights for model in models)
             n_parameters = min(n_parameters, len(weights) - 1 + shared)
         return {"weights_": weights, "networks_": fitted, "n_parameters_": n_parameters}
 

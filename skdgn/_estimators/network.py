@@ -49,7 +49,7 @@ from skdgn._network import (
 from skdgn._network import Blueprint as Layer
 from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition import Partition
-from skdgn._posterior import Model
+from skdgn._posterior import Model, NetworkModel, UnlistedModel
 from skdgn._runtime import Floats, VersionedMixin, value_ranges
 
 # What sizes that are left open may be.
@@ -317,7 +317,7 @@ default="auto"
     intercepts_: list[Floats]
     noise_covariance_: float | Floats | tuple[Floats, Floats]
     _network: Network
-    _model: Model
+    _model: NetworkModel
 
     def __init__(
         self,
@@ -512,12 +512,15 @@ default="auto"
     def _has_prior(self) -> bool:
         return self.weight_prior is not None
 
-    def _fitted_model(self) -> Model:
+    def _fitted_model(self) -> NetworkModel:
         check_is_fitted(self)
         if not hasattr(self, "_model"):
             noise = Noise.from_covariance(self.noise_covariance_, self._network.n_features)
-            tolerance = float(self.integration_tol)
-            self._model = Model.build(self._network, noise, integration_tol=tolerance)
+            if "n_regions_" in vars(self):
+                tolerance = float(self.integration_tol)
+                self._model = Model.build(self._network, noise, integration_tol=tolerance)
+            else:
+                self._model = UnlistedModel(self._network, noise)
         return self._model
 
     # What can be computed again is not part of the state: it is large, and pickles stay simple.
@@ -532,6 +535,16 @@ default="auto"
         super().__setstate__(state)
         if hasattr(self, "_network"):
             self._network = network_from_plain(self._network, self.coefs_, self.intercepts_)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in (
+            "n_regions_",
+            "partition_",
+            "weights_",
+            "weights_error_",
+        ) and "_network" in vars(self):
+            self._fitted_model().list_regions()  # which says why there are none
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def layers_(self) -> list[Layer]:
@@ -552,7 +565,7 @@ default="auto"
     @property
     def partition_(self) -> Partition:
         """Regions of latent space, with the affine map of the network on each of them."""
-        return self._fitted_model().partition
+        return self._fitted_model().list_regions()
 
     @property
     def _n_features_out(self) -> int:

@@ -11,6 +11,7 @@ from skdgn._network.blueprints.sequences import (
     n_inputs_of,
 )
 from skdgn._network.dense import Dense
+from skdgn._network.enclosures import Enclosures
 from skdgn._network.layer import Layer
 from skdgn._network.maps import AffineMaps, Codes
 from skdgn._network.network import Architecture, Network
@@ -24,6 +25,7 @@ __all__ = [
     "Blueprint",
     "Codes",
     "Dense",
+    "Enclosures",
     "Layer",
     "Network",
     "activations_per_layer",

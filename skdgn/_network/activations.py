@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skdgn._network.enclosures import Enclosures
 from skdgn._network.layer import Layer
 from skdgn._network.maps import AffineMaps, Codes, sum_by
 from skdgn._runtime import Bools, Floats
@@ -131,6 +132,38 @@ class UnitwiseLayer(Layer):
         """One per unit: how many of its kinks are below its input."""
         return self.n_units
 
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """Where units change their slopes."""
+        return (0.0,)
+
+    def enclose(self, inputs: Enclosures) -> Enclosures:
+        """Enclose the outputs over boxes: by chords, where there is a kink between the ends."""
+        lower, upper = inputs.ranges()
+        widths = upper - lower
+        at_lower, at_upper = self.forward(lower), self.forward(upper)
+        chords = (at_upper - at_lower) / np.where(widths > 0.0, widths, 1.0)
+        # Between kinks the function is affine: its distance from the chord is largest at one.
+        ends = at_lower - chords * lower, at_upper - chords * upper
+        lowest, highest = np.minimum(*ends), np.maximum(*ends)
+        for kink in self.kinks:
+            between = (lower < kink) & (kink < upper)
+            distances = self.forward(np.full((1, self.n_units), kink)) - chords * kink
+            lowest = np.where(between, np.minimum(lowest, distances), lowest)
+            highest = np.where(between, np.maximum(highest, distances), highest)
+        codes = self.codes(lower)
+        stable = codes == self.codes(upper)
+        exact = self.apply(inputs.maps, codes)
+        maps = AffineMaps(
+            np.where(stable[:, :, None], exact.slopes, chords[:, :, None] * inputs.maps.slopes),
+            np.where(
+                stable, exact.offsets, chords * inputs.maps.offsets + 0.5 * (lowest + highest)
+            ),
+        )
+        own = np.where(stable, 0.0, 0.5 * (highest - lowest))
+        n_cuts = inputs.n_cuts + np.count_nonzero(~stable, axis=1)
+        return Enclosures(maps, np.abs(chords) * inputs.radii + own, n_cuts)
+
 
 @dataclass(frozen=True)
 class ActivationLayer(UnitwiseLayer):
@@ -138,6 +171,11 @@ class ActivationLayer(UnitwiseLayer):
 
     activation: Activation
     n_units: int
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """Those of the activation."""
+        return self.activation.kinks
 
     def forward(self, values: Floats) -> Floats:
         """Evaluate at inputs (n, u)."""

@@ -6,6 +6,7 @@ its cuts a layer is, its *codes* say: small integers, which together are the *pa
 
 - To evaluate the generator: `forward`, and `codes` at a point.
 - To find the regions: `cuts` and `read_sides`, `magnitudes`, then `apply` to the pieces.
+- To bound the generator over boxes, whose regions nobody looked for: `enclose`.
 - To learn, with patterns held fixed: `parameters`, in which the output of an affine layer is
   linear; `push` says how a change of them moves the outputs, `pull` is its transpose,
   `derivatives` says how each of them moves the features, and `transpose` carries what is asked of
@@ -23,6 +24,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from skdgn._network.enclosures import Enclosures
 from skdgn._network.maps import AffineMaps, Codes
 from skdgn._runtime import Bools, Floats
 
@@ -96,6 +98,16 @@ class Layer(ABC):
     def max_offset(self) -> float:
         """By how much the layer can move an input beyond that, for layers with cuts."""
         return 0.0
+
+    def enclose(self, inputs: Enclosures) -> Enclosures:
+        """Enclose the outputs over boxes, given enclosures of the inputs.
+
+        As affine layers do it; those with cuts have to do better.
+        """
+        nothing = np.zeros(inputs.radii.shape)
+        radii = self.magnitudes(AffineMaps(inputs.radii[:, :, None], nothing)).slopes[:, :, 0]
+        maps = self.apply(inputs.maps, self.codes(nothing))
+        return Enclosures(maps, radii, inputs.n_cuts)
 
     # Parameters.
 

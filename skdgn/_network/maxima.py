@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skdgn._network.enclosures import Enclosures
 from skdgn._network.layer import Layer
 from skdgn._network.maps import AffineMaps, Codes
 from skdgn._runtime import Floats
@@ -58,6 +59,25 @@ class MaximumLayer(Layer):
         winners = self._winners(codes)
         regions = np.arange(len(maps.offsets))[:, None] if len(maps.offsets) > 1 else 0
         return AffineMaps(maps.slopes[regions, winners], maps.offsets[regions, winners])
+
+    def enclose(self, inputs: Enclosures) -> Enclosures:
+        """Enclose the outputs over boxes: by how much others may be ahead of who is likely to win.
+
+        That is who has the largest value at the center of a box.
+        """
+        slopes, offsets, radii = inputs.maps.slopes, inputs.maps.offsets, inputs.radii
+        winners = self._winners(self.codes(offsets))
+        boxes = np.arange(len(offsets))[:, None]
+        won = AffineMaps(slopes[boxes, winners], offsets[boxes, winners])
+        lead = np.zeros(winners.shape)
+        for members in self.groups.T:
+            ahead = offsets[:, members] - won.offsets
+            ahead += np.abs(slopes[:, members] - won.slopes).sum(axis=2)
+            ahead += radii[:, members] + radii[boxes, winners]
+            lead = np.maximum(lead, np.where(members == winners, 0.0, ahead))
+        maps = AffineMaps(won.slopes, won.offsets + 0.5 * lead)
+        n_cuts = inputs.n_cuts + np.count_nonzero(lead, axis=1)
+        return Enclosures(maps, radii[boxes, winners] + 0.5 * lead, n_cuts)
 
     def transpose(self, downstream: Floats, codes: Codes) -> Floats:
         """Multiply maps (r, d, u) behind the layer by its linear part."""

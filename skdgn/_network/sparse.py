@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from skdgn._network.enclosures import Enclosures
 from skdgn._network.layer import Layer
 from skdgn._network.maps import AffineMaps, Codes, multiply, sum_by
 from skdgn._runtime import Bools, Floats
@@ -233,6 +234,14 @@ class Beside(Layer):
         """Sum the absolute values of the terms that `apply` adds."""
         own, passed = self._split(maps)
         return self._join(self.layer.magnitudes(own), passed)
+
+    def enclose(self, inputs: Enclosures) -> Enclosures:
+        """Enclose the outputs over boxes."""
+        own, passed = self._split(inputs.maps)
+        n_own = self.layer.n_inputs
+        enclosed = self.layer.enclose(Enclosures(own, inputs.radii[:, :n_own], inputs.n_cuts))
+        radii = np.concatenate([enclosed.radii, inputs.radii[:, n_own:]], axis=1)
+        return Enclosures(self._join(enclosed.maps, passed), radii, enclosed.n_cuts)
 
     @property
     def n_codes(self) -> int:

@@ -1,5 +1,6 @@
 """Which regions a network has."""
 
+from skdgn._partition.boxes import LatentBoxes, enclose_outputs, join_boxes
 from skdgn._partition.composed_maps import ComposedMaps, gather
 from skdgn._partition.enumeration import Partition, TooManyRegionsError, build_partition
 from skdgn._partition.exploration import add_regions, explored_partition
@@ -8,12 +9,15 @@ from skdgn._partition.index import find_similar
 
 __all__ = [
     "ComposedMaps",
+    "LatentBoxes",
     "Partition",
     "TooManyRegionsError",
     "add_regions",
     "build_partition",
+    "enclose_outputs",
     "explored_partition",
     "find_similar",
     "gather",
+    "join_boxes",
     "refuse_hopeless",
 ]

@@ -29,6 +29,10 @@ _ROUNDING = 1e-13
 _LARGEST_MASS_ERROR = 1e-12
 _NUDGE = 1e-10
 _MOST_NUDGES = 8
+# Values at the corners of so many cells are compared at a time.
+_CELLS_AT_A_TIME = 64
+# Sides of so many units are handed on from cells to their pieces at a time.
+_UNITS_AT_A_TIME = 32
 
 
 @dataclass(frozen=True)
@@ -124,8 +128,10 @@ class TooManyRegionsError(MemoryError):
         )
 
 
-def build_partition(network: Network, most_regions: int = 1_000_000) -> Partition:
-    """Find all regions of a network, with unbounded cells as they are.
+def build_partition(
+    network: Network, most_regions: int = 1_000_000, within: Cells | None = None
+) -> Partition:
+    """Find all regions of a network, with unbounded cells as they are, or all within some cells.
 
     Raises TooManyRegionsError as soon as there are more than ``most_regions``.
 
@@ -135,13 +141,14 @@ def build_partition(network: Network, most_regions: int = 1_000_000) -> Partitio
     since the network is continuous: what falls on the wrong side of one has its value but for
     rounding.
     """
+    cells = whole_space(network.n_components) if within is None else within
     if network.n_components != 3:
-        return _cut_all(network, most_regions)
+        return _cut_all(network, most_regions, cells)
     generator: np.random.Generator | None = None
     found: list[tuple[float, Partition]] = []
     while len(found) <= _MOST_NUDGES:
-        partition = _cut_all(network, most_regions, generator)
-        error = _mass_error(partition.cells)
+        partition = _cut_all(network, most_regions, cells, generator)
+        error = _mass_error(partition.cells, within)
         if error <= _LARGEST_MASS_ERROR:
             return partition
         found.append((error, partition))
@@ -149,24 +156,32 @@ def build_partition(network: Network, most_regions: int = 1_000_000) -> Partitio
     return min(found, key=lambda trial: trial[0])[1]
 
 
-def _mass_error(cells: Cells) -> float:
-    """By how much the masses of cells under the prior do not sum to 1."""
+def _mass_error(cells: Cells, within: Cells | None) -> float:
+    """By how much the masses of cells under the prior do not sum to that of what they divide."""
+    expected = 1.0 if within is None else _total_mass(within)
+    return abs(_total_mass(cells) - expected)
+
+
+def _total_mass(cells: Cells) -> float:
     n_dimensions = 3
     integrals = integrate_gaussian(
         cells, np.zeros(n_dimensions), np.eye(n_dimensions), math.log(_LARGEST_MASS_ERROR / 100.0)
     )
     if integrals.errors.any():
-        return 0.0  # estimates do not tell
-    return abs(float(np.exp(integrals.log_masses).sum()) - 1.0)
+        return 1.0  # estimates do not tell
+    return float(np.exp(integrals.log_masses).sum())
 
 
 def _cut_all(
-    network: Network, most_regions: int, generator: np.random.Generator | None = None
+    network: Network,
+    most_regions: int,
+    cells: Cells,
+    generator: np.random.Generator | None = None,
 ) -> Partition:
     """Insert the cuts of all layers; with a generator, at a place a little off their own."""
-    cells = whole_space(network.n_components)
-    patterns: Codes = np.empty((1, 0), dtype=np.uint8)
-    maps, parents, codes = AffineMaps.identity(network.n_components), np.zeros(1, np.intp), patterns
+    patterns: Codes = np.empty((len(cells), 0), dtype=np.uint8)
+    maps, parents = AffineMaps.identity(network.n_components), np.zeros(len(cells), np.intp)
+    codes = patterns
     # What cuts begins a segment; the first one has affine layers only.
     begins = [0, *(place for place, layer in enumerate(network.layers) if layer.n_codes)]
     for begin, end in itertools.pairwise(begins):
@@ -273,17 +288,52 @@ def _split(cells: Cells, functions: AffineMaps, network: Network, most_regions: 
             raise TooManyRegionsError(most_regions, network.architecture)
         return pieces
     regions: NDArray[np.intp] = np.arange(len(cells))
-    sides: Bools = np.empty(functions.offsets.shape, dtype=bool)
     lengths = np.linalg.norm(functions.slopes, axis=2)
     scale = np.where(lengths > 0, lengths, 1.0)
     gradients = functions.slopes / scale[:, :, None]
     values = functions.offsets / scale
-    for unit in range(values.shape[1]):
-        pieces = cells.split(np.ascontiguousarray(gradients[regions, unit]), values[regions, unit])
-        if len(pieces.parents) > most_regions:
-            raise TooManyRegionsError(most_regions, network.architecture)
-        cells = pieces.cells
-        regions = regions[pieces.parents]
-        sides = sides[pieces.parents]
-        sides[:, unit] = pieces.positive
+    crossing, uncrossed = _find_crossing(cells, gradients, values)
+    sides: Bools = np.array(np.broadcast_to(uncrossed, values.shape))
+    for units in np.split(crossing, range(_UNITS_AT_A_TIME, len(crossing), _UNITS_AT_A_TIME)):
+        # Pieces inherit the sides of their cells: once for all of these units.
+        found = []
+        for unit in units:
+            slopes = np.ascontiguousarray(gradients[regions, unit])
+            pieces = cells.split(slopes, values[regions, unit])
+            if len(pieces.parents) > most_regions:
+                raise TooManyRegionsError(most_regions, network.architecture)
+            cells, regions = pieces.cells, regions[pieces.parents]
+            found.append((pieces.parents, pieces.positive))
+        ancestors = np.arange(len(cells))
+        own = np.empty((len(cells), len(units)), dtype=bool)
+        for place, (parents, positive) in reversed(list(enumerate(found))):
+            own[:, place] = positive[ancestors]
+            ancestors = parents[ancestors]
+        sides = sides[ancestors]
+        sides[:, units] = own
     return Pieces(cells, regions, sides)
+
+
+def _find_crossing(
+    cells: Cells, gradients: Floats, values: Floats
+) -> tuple[NDArray[np.intp], Bools | bool]:
+    """Find the units whose zeros may cross a cell, and the sides (R, m) of all others.
+
+    By the corners of the cells: where some cells are unbounded, all units may.
+    """
+    start, points = cells.corners()
+    every = np.arange(values.shape[1])
+    if np.any(np.diff(start) == 0):
+        return every, False
+    crossing, positive = np.zeros(len(every), dtype=bool), np.empty(values.shape, dtype=bool)
+    for begin in range(0, len(values), _CELLS_AT_A_TIME):
+        end = min(begin + _CELLS_AT_A_TIME, len(values))
+        own = slice(start[begin], start[end])
+        owners = np.repeat(np.arange(begin, end), np.diff(start[begin : end + 1]))
+        at_corners = np.einsum("vms,vs->vm", gradients[owners], points[own]) + values[owners]
+        firsts = start[begin:end] - start[begin]
+        lowest = np.minimum.reduceat(at_corners, firsts)
+        highest = np.maximum.reduceat(at_corners, firsts)
+        crossing |= np.any((lowest < 0.0) & (highest > 0.0), axis=0)
+        positive[begin:end] = highest > 0.0
+    return np.flatnonzero(crossing), positive

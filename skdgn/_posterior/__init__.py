@@ -8,8 +8,9 @@ from skdgn._posterior.gaussians import check_gaussians
 from skdgn._posterior.incomplete_conditionals import RegionMaps
 from skdgn._posterior.likeliest_values import MOST_INTERVALS, feature_modes, highest_density_sets
 from skdgn._posterior.line_boxes import Known, conditional_means, draw_known, log_probabilities
-from skdgn._posterior.model import INTEGRATION_TOL, MOST_REGIONS, Model
+from skdgn._posterior.model import INTEGRATION_TOL, MOST_REGIONS, Model, NetworkModel
 from skdgn._posterior.posterior import Posterior
+from skdgn._posterior.unlisted_model import UnlistedModel, build_model
 from skdgn._posterior.visits import NEGLIGIBLE, Visitor, Visits
 from skdgn._posterior.weighted_sums import Density, WeightedSum
 
@@ -23,11 +24,14 @@ __all__ = [
     "FeatureDistributions",
     "Known",
     "Model",
+    "NetworkModel",
     "Posterior",
     "RegionMaps",
+    "UnlistedModel",
     "Visitor",
     "Visits",
     "WeightedSum",
+    "build_model",
     "check_gaussians",
     "conditional_means",
     "draw_known",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,14 +14,14 @@ from numpy.typing import NDArray
 from skdgn._geometry import MOST_EXACT_DIMENSIONS, CellIntegrals, Intervals
 from skdgn._network import Network
 from skdgn._noise import Independent, Noise, NoiseUnits
-from skdgn._partition import Partition, build_partition, refuse_hopeless
+from skdgn._partition import Partition, build_partition
 from skdgn._posterior.boxes import box_log_probabilities
 from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.feature_distributions import RegionDistributions
 from skdgn._posterior.imputation import fill_with_draws, fill_with_means
 from skdgn._posterior.line_boxes import LineRegions
 from skdgn._posterior.posterior import Posterior
-from skdgn._posterior.visits import Visitor, concatenate
+from skdgn._posterior.visits import Visitor, Visits, concatenate
 from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, read, row_batches
 
 # A partition with more regions would take gigabytes, and hours.
@@ -34,56 +35,63 @@ INTEGRATION_TOL = 0.01
 
 
 @dataclass(frozen=True)
-class Model:
-    """Parameters and what is computed once from them: the partition, and what visits need."""
+class NetworkModel(ABC):
+    """What models of a network answer, by the regions that matter for the samples in question."""
 
     network: Network
     noise: Noise
-    partition: Partition
-    visitor: Visitor | Explorer
 
-    @classmethod
-    def build(
-        cls,
-        network: Network,
-        noise: Noise,
-        most_regions: int = MOST_REGIONS,
-        integration_tol: float = INTEGRATION_TOL,
-        seed: int = 0,
-    ) -> Model:
-        """Find the regions; TooManyRegionsError if there are more than ``most_regions``.
+    @abstractmethod
+    def list_regions(self) -> Partition:
+        """Return the regions; an error where they are not listed."""
 
-        Where integrals are estimates, regions are explored instead, by points of this seed, and
-        standard errors of log densities are to be below the tolerance.
-        """
-        if network.n_components > MOST_EXACT_DIMENSIONS and not network.is_affine:
-            explorer = Explorer.prepare(network, noise, integration_tol, seed)
-            return cls(network, noise, explorer.partition, explorer)
-        partition = build_partition(network, most_regions)
-        return cls(network, noise, partition, Visitor.prepare(partition, noise))
+    @abstractmethod
+    def visitor_for(
+        self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None
+    ) -> Visitor | Explorer:
+        """Return who visits the regions that matter for samples (n, D), and for Gaussians."""
 
-    @classmethod
-    def build_unseen(
-        cls, network: Network, noise: Noise, integration_tol: float = INTEGRATION_TOL
-    ) -> Model:
-        """Build the model of any network; one that is far too large is refused before any work."""
-        if network.n_components <= MOST_EXACT_DIMENSIONS:
-            refuse_hopeless(network, MOST_REGIONS)
-        return cls.build(network, noise, integration_tol=integration_tol)
+    @property
+    @abstractmethod
+    def row_bytes(self) -> float:
+        """Memory that a sample takes while its regions are visited."""
 
-    def with_noise(self, noise: Noise) -> Model:
-        """Return the same network with other noise."""
-        return replace(self, noise=noise, visitor=self.visitor.with_noise(noise))
-
-    @cached_property
-    def prior(self) -> CellIntegrals:
-        """Integrals of the prior over the regions."""
-        return self.visitor.prior
-
-    @cached_property
+    @property
+    @abstractmethod
     def n_weights(self) -> int:
-        """Number of those of the network."""
-        return self.network.count_identifiable(self.partition.patterns)
+        """Number of identifiable parameters of the network."""
+
+    @abstractmethod
+    def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
+        """Bound log p(x) of every sample (n, D) from below and above: (n,) each."""
+
+    @abstractmethod
+    def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Posterior probability of each region, given every sample (n, D): (n, R)."""
+
+    @abstractmethod
+    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> NDArray[np.intp]:
+        """Likeliest region of every sample (n, D)."""
+
+    @abstractmethod
+    def log_probability(
+        self, bounds: tuple[Floats, Floats], n_draws: int, generator: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Log probabilities of boxes between bounds (n, D), and standard errors: (n,) each."""
+
+    @abstractmethod
+    def locate(self, latent: Floats) -> NDArray[np.intp]:
+        """Find the regions of latent points (n, S)."""
+
+    @property
+    @abstractmethod
+    def line_regions(self) -> LineRegions | None:
+        """The regions, if there is one latent dimension and noise is independent."""
+
+    @property
+    def listed(self) -> dict[str, Any]:
+        """What estimators show of the regions: nothing where they are not listed."""
+        return {}
 
     @cached_property
     def n_parameters(self) -> int:
@@ -100,16 +108,12 @@ class Model:
             n_parameters = min(n_parameters - n_components * n_factors, most)
         return n_parameters
 
-    def locate(self, latent: Floats) -> NDArray[np.intp]:
-        """Find the regions of latent points (n, S)."""
-        return self.partition.locate(self.network.patterns(latent))
-
     def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Exact log p(x) of every sample (n, D)."""
         return workers.fill(
             np.empty(len(rows)),
-            lambda batch: self.visitor.visit(read(batch)).log_density,
-            self.visitor.row_bytes,
+            lambda batch: self._visit(read(batch)).log_density,
+            self.row_bytes,
             rows,
         )
 
@@ -121,18 +125,18 @@ class Model:
         def compare_batch(batch: NDArray[Any]) -> Floats:
             joint = read(batch)
             condition = np.where(features, np.nan, joint)
-            log_joint = self.visitor.visit(joint).log_density
+            log_joint = self._visit(joint).log_density
             # Where both are -inf, nothing is known.
             with np.errstate(invalid="ignore"):
-                return log_joint - self.visitor.visit(condition).log_density
+                return log_joint - self._visit(condition).log_density
 
-        row_bytes = 2.0 * self.visitor.row_bytes
+        row_bytes = 2.0 * self.row_bytes
         return workers.fill(np.empty(len(rows)), compare_batch, row_bytes, rows)
 
     def posterior(self, rows: NDArray[Any], workers: Workers) -> Posterior:
         """Exact posterior of every sample (n, D)."""
-        visitor = self.visitor
-        parts = workers.map(lambda batch: visitor.visit(read(batch)), visitor.row_bytes, rows)
+        visitor = self.visitor_for(read(rows))
+        parts = workers.map(lambda batch: visitor.visit(read(batch)), self.row_bytes, rows)
         visits = concatenate([visits for _, visits in parts])
         return Posterior(visitor, read(rows), visits, workers.reporter)
 
@@ -142,9 +146,9 @@ class Model:
         """Exact evidence lower bound of every sample (n, D) and its Gaussian."""
 
         def bound_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
-            return self._posterior_of(batch)._comparison.elbo(means, factors)
+            return self._posterior_of(batch, (means, factors))._comparison.elbo(means, factors)
 
-        result, row_bytes = np.empty(len(rows)), _COMPARISON_COPIES * self.visitor.row_bytes
+        result, row_bytes = np.empty(len(rows)), _COMPARISON_COPIES * self.row_bytes
         return workers.fill(result, bound_batch, row_bytes, rows, means, factors)
 
     def variational_gaps(
@@ -153,7 +157,7 @@ class Model:
         """Divergence of Gaussians beyond the best ones, and that of the best ones: (n, 2)."""
 
         def compare_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
-            posterior = self._posterior_of(batch)
+            posterior = self._posterior_of(batch, (means, factors))
             divergences = posterior._comparison.divergences(means, factors)
             _, _, smallest = posterior._comparison.best_gaussians(
                 posterior.mean, posterior.covariance, (means, factors)
@@ -161,7 +165,7 @@ class Model:
             family = np.minimum(smallest, divergences)
             return np.stack([divergences - family, family], axis=1)
 
-        result, row_bytes = np.empty((len(rows), 2)), _COMPARISON_COPIES * self.visitor.row_bytes
+        result, row_bytes = np.empty((len(rows), 2)), _COMPARISON_COPIES * self.row_bytes
         return workers.fill(result, compare_batch, row_bytes, rows, means, factors)
 
     def means(self, rows: NDArray[Any], workers: Workers) -> Floats:
@@ -178,28 +182,19 @@ class Model:
 
         def infer_batch(batch: NDArray[Any]) -> Floats:
             table = read(batch)
-            visits = self.visitor.visit(table)
-            maps = self.visitor.settle(visits).partition.maps.take(visits.regions)
+            visitor = self.visitor_for(table)
+            visits = visitor.visit(table)
+            maps = visitor.settle(visits).partition.maps.take(visits.regions)
             images = maps.offsets + np.einsum("vds,vs->vd", maps.slopes, visits.means)
             generated = np.add.reduceat(
                 visits.responsibilities[:, None] * images, visits.start[:-1], axis=0
             )
             if np.isnan(table).any():
-                table = fill_with_means(self.visitor, table, Workers())
+                table = fill_with_means(visitor, table, Workers())
             return self.noise.principal_factors(table - generated)
 
         result = np.empty((len(rows), self.noise.n_factors))
-        return workers.fill(result, infer_batch, self.visitor.row_bytes, rows)
-
-    def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
-        """Posterior probability of each region, given every sample (n, D): (n, R)."""
-        result = np.empty((len(rows), len(self.partition)))
-        return self._summarize(rows, lambda posterior: posterior.responsibilities, result, workers)
-
-    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> NDArray[np.intp]:
-        """Likeliest region of every sample (n, D)."""
-        result = np.empty(len(rows), dtype=np.intp)
-        return self._summarize(rows, lambda posterior: posterior.most_responsible, result, workers)
+        return workers.fill(result, infer_batch, self.row_bytes, rows)
 
     def _summarize(
         self,
@@ -212,51 +207,34 @@ class Model:
         return workers.fill(
             result,
             lambda batch: summary(self._posterior_of(batch)),
-            self.visitor.row_bytes,
+            self.row_bytes,
             rows,
         )
 
-    def _posterior_of(self, batch: NDArray[Any]) -> Posterior:
+    def _visit(self, rows: Floats) -> Visits:
+        return self.visitor_for(rows).visit(rows)
+
+    def _posterior_of(
+        self, batch: NDArray[Any], gaussians: tuple[Floats, Floats] | None = None
+    ) -> Posterior:
         table = read(batch)
-        return Posterior(self.visitor, table, self.visitor.visit(table))
+        visitor = self.visitor_for(table, gaussians)
+        return Posterior(visitor, table, visitor.visit(table))
 
     @property
     def distribution_bytes(self) -> float:
         """Memory that `feature_distributions` takes for a sample."""
-        return _COPIES_OF_CELLS * self.visitor.row_bytes
+        return _COPIES_OF_CELLS * self.row_bytes
 
     def feature_distributions(
         self, rows: Floats, features: NDArray[np.intp]
     ) -> RegionDistributions:
         """Distributions of features given rows (n, D), NaN where these are not observed."""
-        return RegionDistributions.given(self.visitor, rows, features)
-
-    @cached_property
-    def line_regions(self) -> LineRegions | None:
-        """The regions, if there is one latent dimension and noise is independent."""
-        cells, noise = self.partition.cells, self.noise
-        if not (isinstance(cells, Intervals) and isinstance(noise, Independent)):
-            return None
-        numbers = np.arange(len(self.partition))
-        maps = self.partition.maps.take(numbers)
-        return LineRegions(
-            ends=np.stack([cells.lower, cells.upper], axis=1),
-            slopes=np.ascontiguousarray(maps.slopes[:, :, 0]),
-            offsets=np.ascontiguousarray(maps.offsets),
-            deviations=np.tile(noise.deviations, (len(numbers), 1)),
-            log_weights=np.zeros(len(numbers)),
-            labels=numbers,
-        )
-
-    def log_probability(
-        self, bounds: tuple[Floats, Floats], n_draws: int, generator: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Log probabilities of boxes between bounds (n, D), and standard errors: (n,) each."""
-        return box_log_probabilities(self, bounds, n_draws, generator)
+        return RegionDistributions.given(self.visitor_for(rows), rows, features)
 
     def impute(self, rows: Floats, workers: Workers) -> Floats:
         """Replace what is missing from rows (n, D) by its conditional mean."""
-        return fill_with_means(self.visitor, rows, workers)
+        return fill_with_means(self.visitor_for(rows), rows, workers)
 
     def draw_missing(
         self,
@@ -285,3 +263,118 @@ class Model:
         rows = self.network.forward(latent)
         noise = self.noise.color(generator.standard_normal(rows.shape))
         return rows + noise, regions
+
+
+@dataclass(frozen=True)
+class Model(NetworkModel):
+    """Parameters and what is computed once from them: the partition, and what visits need."""
+
+    partition: Partition
+    visitor: Visitor | Explorer
+
+    @classmethod
+    def build(
+        cls,
+        network: Network,
+        noise: Noise,
+        most_regions: int = MOST_REGIONS,
+        integration_tol: float = INTEGRATION_TOL,
+        seed: int = 0,
+    ) -> Model:
+        """Find the regions; TooManyRegionsError if there are more than ``most_regions``.
+
+        Where integrals are estimates, regions are explored instead, by points of this seed, and
+        standard errors of log densities are to be below the tolerance.
+        """
+        if network.n_components > MOST_EXACT_DIMENSIONS and not network.is_affine:
+            explorer = Explorer.prepare(network, noise, integration_tol, seed)
+            return cls(network, noise, explorer.partition, explorer)
+        partition = build_partition(network, most_regions)
+        return cls(network, noise, partition, Visitor.prepare(partition, noise))
+
+    def with_noise(self, noise: Noise) -> Model:
+        """Return the same network with other noise."""
+        return replace(self, noise=noise, visitor=self.visitor.with_noise(noise))
+
+    @cached_property
+    def prior(self) -> CellIntegrals:
+        """Integrals of the prior over the regions."""
+        return self.visitor.prior
+
+    @cached_property
+    def n_weights(self) -> int:
+        """Number of those of the network."""
+        return self.network.count_identifiable(self.partition.patterns)
+
+    def locate(self, latent: Floats) -> NDArray[np.intp]:
+        """Find the regions of latent points (n, S)."""
+        return self.partition.locate(self.network.patterns(latent))
+
+    def list_regions(self) -> Partition:
+        """Return the regions."""
+        return self.partition
+
+    def visitor_for(
+        self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None
+    ) -> Visitor | Explorer:
+        """Return who visits the regions: the same for all samples."""
+        return self.visitor
+
+    @property
+    def row_bytes(self) -> float:
+        """Memory that a sample takes while its regions are visited."""
+        return self.visitor.row_bytes
+
+    def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
+        """Bound log p(x) of every sample (n, D): both bounds are exact to rounding."""
+        if self.network.n_components > MOST_EXACT_DIMENSIONS and not self.network.is_affine:
+            raise ValueError(
+                f"log_density_bounds needs n_components <= {MOST_EXACT_DIMENSIONS}, got "
+                f"{self.network.n_components}: for more, log densities are estimates, and "
+                "posterior(X).log_density_error is their standard error."
+            )
+        log_density = self.log_density(rows, workers)
+        return log_density, log_density.copy()
+
+    @property
+    def listed(self) -> dict[str, Any]:
+        """What estimators show of the regions."""
+        weights = np.exp(self.prior.log_masses)
+        return {
+            "n_regions_": len(self.partition),
+            "weights_": weights,
+            "weights_error_": weights * self.prior.errors,
+        }
+
+    @cached_property
+    def line_regions(self) -> LineRegions | None:
+        """The regions, if there is one latent dimension and noise is independent."""
+        cells, noise = self.partition.cells, self.noise
+        if not (isinstance(cells, Intervals) and isinstance(noise, Independent)):
+            return None
+        numbers = np.arange(len(self.partition))
+        maps = self.partition.maps.take(numbers)
+        return LineRegions(
+            ends=np.stack([cells.lower, cells.upper], axis=1),
+            slopes=np.ascontiguousarray(maps.slopes[:, :, 0]),
+            offsets=np.ascontiguousarray(maps.offsets),
+            deviations=np.tile(noise.deviations, (len(numbers), 1)),
+            log_weights=np.zeros(len(numbers)),
+            labels=numbers,
+        )
+
+    def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Posterior probability of each region, given every sample (n, D): (n, R)."""
+        result = np.empty((len(rows), len(self.partition)))
+        return self._summarize(rows, lambda posterior: posterior.responsibilities, result, workers)
+
+    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> NDArray[np.intp]:
+        """Likeliest region of every sample (n, D)."""
+        result = np.empty(len(rows), dtype=np.intp)
+        return self._summarize(rows, lambda posterior: posterior.most_responsible, result, workers)
+
+    def log_probability(
+        self, bounds: tuple[Floats, Floats], n_draws: int, generator: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Log probabilities of boxes between bounds (n, D), and standard errors: (n,) each."""
+        return box_log_probabilities(self, bounds, n_draws, generator)

@@ -60,11 +60,15 @@ class Groups(NamedTuple):
     log_constant: float  # largest log density of the noise
 
 
-def group_regions(partition: Partition, noise: Noise) -> Groups:
-    """Halve the regions, again and again, across the latent dimension in which they differ most."""
+def group_regions(partition: Partition, noise: Noise, in_groups: bool = True) -> Groups:
+    """Halve the regions, again and again, across the latent dimension in which they differ most.
+
+    Or leave them in one group.
+    """
     n_regions, n_features, n_components = partition.maps.shape
     log_constant = -0.5 * (noise.n_features * math.log(2.0 * math.pi) + noise.log_determinant)
-    if n_regions <= (_MOST_INTERVALS if n_components == 1 else _LARGEST_LEAF):
+    few = _MOST_INTERVALS if n_components == 1 else _LARGEST_LEAF
+    if n_regions <= few or not in_groups:
         return _one_group(n_regions, n_features, n_components, log_constant)
     corners, squares = cut_corners(partition.cells)
     n_leaves = 1

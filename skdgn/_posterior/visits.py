@@ -105,10 +105,13 @@ class Visitor:
     complete: CompleteRegions
 
     @classmethod
-    def prepare(cls, partition: Partition, noise: Noise) -> Visitor:
-        """Compute what does not depend on the rows."""
+    def prepare(cls, partition: Partition, noise: Noise, in_groups: bool = True) -> Visitor:
+        """Compute what does not depend on the rows.
+
+        For few rows, it takes longer to group regions than to look at each of them.
+        """
         conditionals = condition(partition, noise)
-        groups = group_regions(partition, noise)
+        groups = group_regions(partition, noise, in_groups)
         whitened_cells = partition.cells.whiten(conditionals.factors)
         return cls(partition, noise, CompleteRegions(conditionals, groups, whitened_cells))
 
@@ -196,7 +199,8 @@ class Visitor:
         is_complete = np.full(len(rows), prepared)
         if prepared and not missing.any():
             whitened = self.noise.whiten(rows)
-            if n_regions == 1:
+            # (A single region may also be a box that was cut out of latent space.)
+            if n_regions == 1 and self.conditionals.facet_offsets.size == 0:
                 return _visit_whole_space(self.conditionals, whitened)
             if n_components == 1 and self.complete.groups.n_leaves == 1:
                 return _visit_few_intervals(self.complete, whitened)

@@ -24,6 +24,10 @@ class Density(Protocol):
         """Log density of every sample (n, D)."""
         ...
 
+    def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
+        """Bounds of the log density of every sample (n, D) from below and above: (n,) each."""
+        ...
+
     def conditional_log_density(
         self, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
     ) -> Floats:
@@ -93,6 +97,16 @@ class WeightedSum:
             terms = self.member_log_densities(rows[batch], workers)
             result[batch] = np.logaddexp.reduce(terms, axis=1)
         return result
+
+    def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
+        """Bounds of the log density of every sample (n, D): the sums of the members' bounds."""
+        lower, upper = np.full((2, len(rows)), -np.inf)
+        for weight, member in zip(self.weights, self.members, strict=True):
+            if weight > 0.0:
+                below, above = member.log_density_bounds(rows, workers)
+                lower = np.logaddexp(lower, np.log(weight) + below)
+                upper = np.logaddexp(upper, np.log(weight) + above)
+        return lower, upper
 
     def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Posterior probability of each member, given every sample (n, D): (n, K).

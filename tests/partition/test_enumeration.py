@@ -425,7 +425,7 @@ def test_too_many_regions_of_maxima_are_refused(n_components: int) -> None:
 
 def test_boundaries_of_maxima_are_moved_where_cutting_fails(monkeypatch) -> None:
     network, errors = max_out_network(3, 3, 2), iter([1.0, 1.0, 0.0])
-    monkeypatch.setattr(enumeration, "_mass_error", lambda cells: next(errors))
+    monkeypatch.setattr(enumeration, "_mass_error", lambda cells, within: next(errors))
     moved = build_partition(network)
     monkeypatch.undo()
     plain = build_partition(network)
@@ -437,7 +437,7 @@ def test_boundaries_of_maxima_are_moved_where_cutting_fails(monkeypatch) -> None
 
 def test_the_least_wrong_of_many_attempts_is_kept(monkeypatch) -> None:
     errors = iter([0.9, 0.8, 0.1, *[0.7] * 6])
-    monkeypatch.setattr(enumeration, "_mass_error", lambda cells: next(errors))
+    monkeypatch.setattr(enumeration, "_mass_error", lambda cells, within: next(errors))
     partition = build_partition(max_out_network(3, 2, 2))
     assert next(errors, None) is None
     check_patterns_are_unique(partition)

@@ -1,0 +1,191 @@
+"""A network with so many regions that they are not listed: those that matter are found for samples.
+
+Their integrals, conditionals and draws are those of listed regions, which boxes have cut.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skdgn._geometry import MOST_EXACT_DIMENSIONS
+from skdgn._network import Network
+from skdgn._noise import Noise
+from skdgn._partition import (
+    ComposedMaps,
+    LatentBoxes,
+    Partition,
+    TooManyRegionsError,
+    build_partition,
+    refuse_hopeless,
+)
+from skdgn._posterior.box_exploration import BoxExplorer, Gaussians
+from skdgn._posterior.model import MOST_REGIONS, Model, NetworkModel
+from skdgn._posterior.visits import Visitor
+from skdgn._runtime import Floats, Workers, read
+
+# Samples that are explored together: what is known of a box serves all of them.
+_SAMPLES_AT_A_TIME = 128
+# Boxes that are cut together; neighbors are crossed by the same boundaries.
+_BOXES_AT_A_TIME = 128
+# For so few samples it does not pay to group regions.
+_FEW_SAMPLES = 24
+# Regions that matter for the samples of one posterior: more would take gigabytes.
+_MOST_PIECES = 1_000_000
+# Regions are listed if the memory for their maps, and what is made of these, is below 2 GB.
+_COPIES_OF_MAPS = 2
+_MOST_BYTES = 2.0**31
+# Rounding errors of a log density, relative to 1 + its size, by which bounds are widened.
+_ROUNDING = 1e-12
+# Half of the width of a box where it does not matter which.
+_ANY_HALF = 1e-3
+# Points whose patterns tell which parameters do anything.
+_N_POINTS = 1024
+# Of a distance, in units of the noise.
+_LARGEST_SQUARE = 1e200
+# A rest of the density beyond this share is worth a warning.
+_LOG_LARGEST_REST = math.log(1e-6)
+
+
+class RegionsNotListedError(AttributeError, ValueError):
+    """Asked of a network's regions, which are too many to be listed."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(
+            f"The regions of a network with {network.architecture} are not listed: they are more "
+            f"than {MOST_REGIONS}. Densities and posteriors are found without a list of them."
+        )
+
+
+def build_model(network: Network, noise: Noise) -> NetworkModel:
+    """Build the model of any network, which lists its regions unless they are too many."""
+    if network.n_components > MOST_EXACT_DIMENSIONS:
+        return Model.build(network, noise)
+    map_bytes = _COPIES_OF_MAPS * 8.0 * (network.n_components + 1) * network.n_features
+    most_regions = int(min(MOST_REGIONS, _MOST_BYTES / map_bytes))
+    try:
+        refuse_hopeless(network, most_regions)
+        return Model.build(network, noise, most_regions)
+    except TooManyRegionsError:
+        return UnlistedModel(network, noise)
+
+
+@dataclass(frozen=True)
+class UnlistedModel(NetworkModel):
+    """Parameters alone: regions are found when samples are there."""
+
+    def list_regions(self) -> NoReturn:
+        """Raise an error: there are too many."""
+        raise RegionsNotListedError(self.network)
+
+    def responsibilities(self, rows: NDArray[Any], workers: Workers) -> NoReturn:
+        """Raise an error: regions have no numbers."""
+        raise RegionsNotListedError(self.network)
+
+    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> NoReturn:
+        """Raise an error: regions have no numbers."""
+        raise RegionsNotListedError(self.network)
+
+    def log_probability(
+        self, bounds: tuple[Floats, Floats], n_draws: int, generator: np.random.Generator
+    ) -> NoReturn:
+        """Raise an error: it is an integral over all regions."""
+        raise RegionsNotListedError(self.network)
+
+    @property
+    def line_regions(self) -> None:
+        """None: regions are not listed."""
+        return None
+
+    @property
+    def n_weights(self) -> int:
+        """Number of identifiable parameters of the network, by the patterns of some points."""
+        points = np.random.default_rng(0).standard_normal((_N_POINTS, self.network.n_components))
+        patterns = np.unique(self.network.patterns(points), axis=0)
+        return self.network.count_identifiable(patterns)
+
+    def locate(self, latent: Floats) -> NDArray[np.intp]:
+        """Return -1 for all latent points (n, S): regions have no numbers."""
+        return np.full(len(latent), -1, dtype=np.intp)
+
+    @property
+    def row_bytes(self) -> float:
+        """Memory that a sample takes, roughly: some hundred maps."""
+        n_outputs = max(layer.n_outputs for layer in self.network.layers)
+        return 8.0 * 256 * (self.network.n_components + 2) * n_outputs
+
+    def visitor_for(self, rows: Floats, gaussians: Gaussians | None = None) -> Visitor:
+        """Return who visits the regions that matter for samples (n, D), and for Gaussians."""
+        # Of samples so far out that nothing is known, a visitor of any region says so.
+        boxes = LatentBoxes(np.zeros((1, self.network.n_components)), np.full(1, _ANY_HALF))
+        known = self._are_known(rows)
+        if known.any():
+            if gaussians is not None:
+                gaussians = gaussians[0][known], gaussians[1][known]
+            explorer = BoxExplorer(self.network, self.noise, rows[known])
+            boxes = explorer.explore(gaussians=gaussians).boxes
+        return Visitor.prepare(self._cut(boxes), self.noise)
+
+    def _cut(self, boxes: LatentBoxes) -> Partition:
+        """Find the regions within boxes."""
+        partition = build_partition(self.network, _MOST_PIECES, within=boxes.cells())
+        # So few regions that their maps are composed once.
+        return replace(partition, maps=ComposedMaps.of(partition.maps.composed))
+
+    def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Log p(x) of every sample (n, D), from the regions that matter."""
+        log_density, log_rest = self._integrate(rows, workers).T
+        if np.any(log_rest > log_density + _LOG_LARGEST_REST):
+            warnings.warn(
+                "Some log densities may be too small: latent space was not explored to the end. "
+                "log_density_bounds says by how much.",
+                stacklevel=2,
+            )
+        return log_density
+
+    def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
+        """Bound log p(x) of every sample (n, D) from below and above: (n,) each."""
+        log_density, log_rest = self._integrate(rows, workers).T
+        finite = np.where(np.isfinite(log_density), log_density, 0.0)
+        rounding = _ROUNDING * (1.0 + np.abs(finite))
+        return log_density - rounding, np.logaddexp(log_density, log_rest) + rounding
+
+    def _integrate(self, rows: NDArray[Any], workers: Workers) -> Floats:
+        """Log density from the regions that matter, and the most there is elsewhere: (n, 2)."""
+        row_bytes = max(self.row_bytes, workers.memory / _SAMPLES_AT_A_TIME)
+        result = np.empty((len(rows), 2))
+        return workers.fill(
+            result, lambda batch: self._integrate_batch(read(batch)), row_bytes, rows
+        )
+
+    def _are_known(self, rows: Floats) -> NDArray[np.bool_]:
+        """Tell which samples (n, D) are not so far out that squares overflow."""
+        with np.errstate(over="ignore"):
+            return np.nansum(rows**2 / self.noise.variances, axis=1) < _LARGEST_SQUARE
+
+    def _integrate_batch(self, rows: Floats) -> Floats:
+        # Without any feature there is nothing to integrate: all of the prior.
+        result = np.full((len(rows), 2), [0.0, -np.inf])
+        result[~self._are_known(rows), 0] = -np.inf
+        asked = np.flatnonzero(self._are_known(rows) & ~np.isnan(rows).all(axis=1))
+        if asked.size > 0:
+            result[asked] = self._explore_and_integrate(rows[asked])
+        return result
+
+    def _explore_and_integrate(self, rows: Floats) -> Floats:
+        found = BoxExplorer(self.network, self.noise, rows).explore()
+        log_density = np.full(len(rows), -np.inf)
+        # A few boxes at a time: all regions that matter for all samples may take gigabytes.
+        for begin in range(0, len(found.boxes.halves), _BOXES_AT_A_TIME):
+            part = np.arange(begin, min(begin + _BOXES_AT_A_TIME, len(found.boxes.halves)))
+            used = np.flatnonzero(found.matters[:, part].any(axis=1))
+            partition = self._cut(found.boxes.take(part))
+            visitor = Visitor.prepare(partition, self.noise, len(used) > _FEW_SAMPLES)
+            own = visitor.visit(rows[used]).log_density
+            log_density[used] = np.logaddexp(log_density[used], own)
+        return np.stack([log_density, found.log_rest], axis=1)

@@ -1,0 +1,168 @@
+"""Networks whose regions are not listed answer as if they were."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from skdgn import DGNEnsemble, PiecewiseAffineDGN
+from skdgn._noise import Noise
+from skdgn._partition import LatentBoxes
+from skdgn._posterior import Model, UnlistedModel, Visitor
+from skdgn._posterior.box_exploration import BoxExplorer
+from skdgn._runtime import Workers
+from tests.networks import random_network
+
+SIZES = {1: (20, 10), 2: (16, 12), 3: (8,)}
+N_FEATURES = 4
+NOISES = {"spherical": 0.05, "full": 0.05 * (np.eye(N_FEATURES) + 0.5)}
+
+
+def draw_case(n_components: int, noise: str = "spherical") -> tuple[Model, UnlistedModel]:
+    network = random_network(n_components, SIZES[n_components], n_features=N_FEATURES, seed=1)
+    own = Noise.from_covariance(NOISES[noise], N_FEATURES)
+    return Model.build(network, own), UnlistedModel(network, own)
+
+
+def draw_rows(model: Model) -> np.ndarray:
+    """Some from the model, one far away, one with missing values, one without anything."""
+    rows, _ = model.draw(7, np.random.RandomState(0))
+    rows[1] += 20.0
+    rows[2, :2] = np.nan
+    rows[3] = np.nan
+    return rows
+
+
+@pytest.fixture(autouse=True)
+def _few_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small networks be explored, too."""
+    monkeypatch.setattr("skdgn._posterior.box_exploration._FEW_CUTS", (4, 8, 6))
+    monkeypatch.setattr("skdgn._posterior.unlisted_model._BOXES_AT_A_TIME", 40)
+
+
+@pytest.mark.parametrize(
+    ("n_components", "noise"), [(1, "spherical"), (2, "spherical"), (2, "full"), (3, "spherical")]
+)
+def test_bounds_contain_the_exact_log_density(n_components: int, noise: str) -> None:
+    listed, unlisted = draw_case(n_components, noise)
+    rows = draw_rows(listed)
+    exact = listed.log_density(rows, Workers())
+    lower, upper = unlisted.log_density_bounds(rows, Workers())
+    assert np.all(lower <= exact)
+    assert np.all(exact <= upper)
+    assert np.all(upper - lower <= 1e-9 + 1e-11 * np.abs(exact))
+    np.testing.assert_allclose(unlisted.log_density(rows, Workers()), exact, rtol=1e-10)
+    for bound in listed.log_density_bounds(rows, Workers()):
+        np.testing.assert_array_equal(bound, exact)
+
+
+def test_bounds_hold_however_early_exploration_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed, unlisted = draw_case(2)
+    rows = draw_rows(listed)
+    exact = listed.log_density(rows, Workers())
+    widths = []
+    explore = BoxExplorer.explore
+    for most_boxes in (8, 60, 120):
+        monkeypatch.setattr(
+            BoxExplorer, "explore", lambda self, most=most_boxes: explore(self, most_boxes=most)
+        )
+        lower, upper = unlisted.log_density_bounds(rows, Workers())
+        assert np.all(lower <= exact)
+        assert np.all(exact <= upper)
+        widths.append(np.exp(lower - upper))
+    assert np.all(widths[0] <= widths[1] + 1e-9)
+    assert np.all(widths[1] <= widths[2] + 1e-9)
+    assert widths[0].min() < 1e-6
+    monkeypatch.setattr(BoxExplorer, "explore", lambda self: explore(self, most_boxes=8))
+    with pytest.warns(UserWarning, match="log_density_bounds says by how much"):
+        unlisted.log_density(rows, Workers())
+
+
+@pytest.mark.parametrize("n_components", [1, 2])
+def test_posteriors_are_those_of_listed_regions(n_components: int) -> None:
+    listed, unlisted = draw_case(n_components)
+    rows = draw_rows(listed)[:3]
+    posterior, expected = (model.posterior(rows, Workers()) for model in (unlisted, listed))
+    np.testing.assert_allclose(posterior.mean, expected.mean, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(posterior.covariance, expected.covariance, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(posterior.mode(), expected.mode(), rtol=0, atol=1e-9)
+    draws = posterior.sample(2000, random_state=0)
+    deviations = np.sqrt(np.diagonal(expected.covariance, axis1=1, axis2=2))
+    assert np.all(np.abs(draws.mean(axis=0) - expected.mean) < 5.0 * deviations / np.sqrt(2000))
+    np.testing.assert_allclose(
+        unlisted.impute(rows, Workers()), listed.impute(rows, Workers()), rtol=0, atol=1e-9
+    )
+
+
+def test_lower_bounds_of_gaussians_far_from_the_posterior_are_exact() -> None:
+    listed, unlisted = draw_case(2)
+    rows = draw_rows(listed)[:2]
+    means = np.array([[1.0, -1.0], [-2.0, 0.0]])
+    factors = np.array([np.diag([0.5, 0.2]), np.eye(2)])
+    elbo, expected = (
+        model.lower_bounds(rows, means, factors, Workers()) for model in (unlisted, listed)
+    )
+    np.testing.assert_allclose(elbo, expected, rtol=1e-10)
+
+
+def test_an_estimator_of_a_large_network_does_not_list_its_regions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("skdgn._posterior.unlisted_model.MOST_REGIONS", 50)
+    network = random_network(2, (16, 12), seed=2)
+    model = PiecewiseAffineDGN.from_network(
+        network.coefs, network.intercepts, 0.1, activation="relu"
+    )
+    for name in ("n_regions_", "weights_", "weights_error_", "partition_"):
+        with pytest.raises(AttributeError, match=r"hidden_layer_sizes=\(16, 12\) are not listed"):
+            getattr(model, name)
+    with pytest.raises(ValueError, match="are not listed"):
+        model.predict([[0.0, 0.0, 0.0]])
+    rows, labels = model.sample(3, random_state=0)
+    assert labels.tolist() == [-1, -1, -1]
+    copy = pickle.loads(pickle.dumps(model))
+    assert isinstance(copy._fitted_model(), UnlistedModel)
+    far = rows[:1] + 1e160
+    assert copy.score_samples(far)[0] == -np.inf
+    assert np.isnan(copy.posterior(far).mean).all()
+
+
+def test_sums_of_densities_add_their_bounds() -> None:
+    networks = [random_network(1, (4,), seed=seed) for seed in (0, 1)]
+    members = [
+        PiecewiseAffineDGN.from_network(own.coefs, own.intercepts, 0.1, activation="relu")
+        for own in networks
+    ]
+    rows = members[0].sample(5, random_state=0)[0]
+    ensemble = DGNEnsemble.from_estimators(members, weights=[1, 3])
+    # One member whose regions are not listed.
+    members[1]._model = UnlistedModel(networks[1], members[1]._model.noise)
+    lower, upper = ensemble.log_density_bounds(rows)
+    exact = DGNEnsemble.from_estimators(members, weights=[1, 3]).score_samples(rows)
+    assert np.all(lower <= exact)
+    assert np.all(exact <= upper)
+    assert np.all(upper - lower < 1e-9)
+
+
+def test_four_latent_dimensions_have_no_bounds() -> None:
+    own = random_network(4, (3,))
+    model = PiecewiseAffineDGN.from_network(own.coefs, own.intercepts, 0.1, activation="relu")
+    with pytest.raises(ValueError, match=r"log_density_bounds needs n_components <= 3, got 4"):
+        model.log_density_bounds([[0.0, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 3])
+def test_a_single_region_within_a_box_is_not_all_of_space(n_components: int) -> None:
+    network = random_network(n_components, (3,), seed=4)
+    noise = Noise.from_covariance(0.5, network.n_features)
+    unlisted = UnlistedModel(network, noise)
+    box = LatentBoxes(np.full((1, n_components), 0.3), np.array([1e-3]))
+    partition = unlisted._cut(box)
+    assert len(partition) == 1
+    rows = network.forward(box.centers)
+    log_density = Visitor.prepare(partition, noise).visit(rows).log_density
+    # So small that the density is constant.
+    expected = box.log_masses() - 0.5 * network.n_features * np.log(2.0 * np.pi * 0.5)
+    np.testing.assert_allclose(log_density, expected, rtol=0, atol=1e-4)
