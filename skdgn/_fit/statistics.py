@@ -87,7 +87,7 @@ class SufficientStatistics:
         )
 
     def __mul__(self, factor: float) -> SufficientStatistics:
-        sums = {name: own for name, own in vars(self).items() if own is not None}
+        sums = {name: own for name, own in vars(self).items() if name != "regions"}
         return replace(self, **{name: factor * own for name, own in sums.items()})
 
     def __add__(self, other: SufficientStatistics) -> SufficientStatistics:
