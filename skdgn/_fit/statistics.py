@@ -87,7 +87,8 @@ class SufficientStatistics:
         )
 
     def __mul__(self, factor: float) -> SufficientStatistics:
-        return SufficientStatistics(**{name: factor * own for name, own in vars(self).items()})
+        sums = {name: own for name, own in vars(self).items() if name != "regions"}
+        return replace(self, **{name: factor * own for name, own in sums.items()})
 
     def __add__(self, other: SufficientStatistics) -> SufficientStatistics:
         if self.regions is None or other.regions is None:
