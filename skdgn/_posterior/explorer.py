@@ -44,11 +44,13 @@ from skdgn._runtime import Floats, kernel
 
 Integers = NDArray[np.intp]
 
-# Draws from the prior, from which ascents start: the best of each of so many parts, then the second
-# best, and so on, as long as these find anything new.
+# Draws from the prior, from which ascents start: the best in each of so many cones, then the best
+# in each of other cones, and so on, a few times at least, and as long as these find anything new.
 N_PRIOR_POINTS = 4096
-_N_ASCENTS = 8
-_MOST_SEARCHES = 8
+_N_SIDES = 3  # on a side of so many planes each
+_N_ASCENTS = 2**_N_SIDES
+_N_SURE_SEARCHES = 3
+_MOST_SEARCHES = 12
 # Powers of two by which draws are multiplied to start from farther out.
 _N_SCALES = 12
 # Maxima that are proposals at first.
@@ -57,7 +59,7 @@ _N_MAXIMA = 8
 _N_SPARE = 4
 # Points of each shift, relative to the fewest, while proposals are adapted: the first rounds for
 # all rows, the others for those whose weights are still this uneven, or that have new proposals.
-_ADAPTIVE_ROUNDS = (1, 2, 2, 3, 4)
+_ADAPTIVE_ROUNDS = (1, 2, 2, 3, 4, 4, 4, 4, 4, 4)
 _N_SURE_ROUNDS = 2
 _UNEVEN = 1.0
 # Errors of shifted points, relative to those of independent ones: about so large, at best.
@@ -325,11 +327,7 @@ class _Search:
         """
         n_rows, n_components = len(rows), self._prior.points.shape[1]
         candidates, scores = self._candidates(rows, log_likelihoods)
-        by_parts = scores.reshape(n_rows, -1, _N_ASCENTS)
-        n_best = _MOST_SEARCHES
-        best = np.argpartition(-by_parts, n_best, axis=1)[:, :n_best]
-        order = np.argsort(-np.take_along_axis(by_parts, best, axis=1), axis=1)
-        best = np.take_along_axis(best, order, axis=1) * _N_ASCENTS + np.arange(_N_ASCENTS)
+        best, n_best = _best_of_cones(candidates, scores), _MOST_SEARCHES
         n_all = n_best * _N_ASCENTS
         points = np.zeros((n_rows, n_all, n_components))
         heights = np.full((n_rows, n_all), -np.inf)
@@ -357,7 +355,8 @@ class _Search:
                 for array, new in zip(proposals, (shares, means, chosen, narrow), strict=True):
                     array[active] = new
             newest[active] = new_share
-            active = active[new_share > self.tolerance]
+            if number + 1 >= _N_SURE_SEARCHES:
+                active = active[new_share > self.tolerance]
             if active.size == 0:
                 break
         return proposals, newest
@@ -479,6 +478,25 @@ class _Search:
 
 # Share of the points for a proposal that was added.
 _NEW_SHARE = 0.2
+
+
+def _best_of_cones(points: Floats, scores: Floats) -> Integers:
+    """Find the best of the points (m, S) in each cone, by their scores (n, m).
+
+    Returns their places (n, searches, cones).  The best of all are mostly close together, and
+    ascents from them end in one place.
+    """
+    best = np.empty((len(scores), _MOST_SEARCHES, _N_ASCENTS), dtype=np.intp)
+    generator = np.random.default_rng(0)
+    for number in range(_MOST_SEARCHES):
+        sides = points @ generator.standard_normal((points.shape[1], _N_SIDES)) > 0.0
+        cones = sides @ (1 << np.arange(_N_SIDES))
+        for cone in range(_N_ASCENTS):
+            members = np.flatnonzero(cones == cone)
+            if members.size == 0:
+                members = np.arange(len(points))
+            best[:, number, cone] = members[np.argmax(scores[:, members], axis=1)]
+    return best
 
 
 def _round_up(n_points: Floats) -> Integers:

@@ -36,6 +36,9 @@ _WIDE_SHARE = 0.12
 # Proposals whose share is below this are given up; others have at least a few points.
 _SMALLEST_SHARE = 1e-3
 _LEAST_POINTS_SHARE = 0.03
+# Proposals are fitted to what counts as so many points or more, for each latent dimension.
+_FITTED_POINTS = 6.0
+_N_HALVINGS = 12
 # The old covariance of a proposal weighs as much as so many points per latent dimension.
 _POINTS_PER_DIMENSION = 2.0
 # Where p(x, z) is so many times what proposals expect, they do not know of the place.
@@ -368,6 +371,7 @@ def weigh_points(
     )
     weights = np.empty((n_rows, n_points))
     parts, scratch = np.zeros((n_points, n_places)), np.empty(n_components)
+    logs, tempered = np.empty(n_points), np.empty(n_points)
     own, sums = np.empty((1, n_places)), np.empty(N_SHIFTS)
     places, means = densities.places, densities.means
     inverses, heights = densities.inverses, densities.heights
@@ -397,7 +401,8 @@ def weigh_points(
         for number in range(N_SHIFTS):
             sums[number] = 0.0
             for p in range(number * n_each, (number + 1) * n_each):
-                weights[n, p] = math.exp(weights[n, p] - largest)
+                logs[p] = weights[n, p] - largest
+                weights[n, p] = math.exp(logs[p])
                 sums[number] += weights[n, p]
                 squares += weights[n, p] * weights[n, p]
                 if weights[n, p] > weights[n, heaviest]:
@@ -443,12 +448,13 @@ def weigh_points(
             continue
         # --- Proposals that fit the points (population Monte Carlo: Cappe et al., 2008).
         kept = 0.0
+        _temper(logs, _FITTED_POINTS * (n_components + 2.0), tempered)
         for j in range(n_used):
             k = densities.places[j]
             share = _fit_proposal(
                 proposals.factors[n, k],
                 points[n],
-                weights[n],
+                tempered,
                 parts,
                 j,
                 scratch,
@@ -461,6 +467,32 @@ def weigh_points(
         for k in range(n_places):
             adapted.shares[n, k] /= kept
     return estimates, weights
+
+
+@kernel
+def _temper(logs: Floats, n_wanted: float, tempered: Floats) -> None:
+    """Fill in powers of weights, given by their logs: the largest that leave enough points.
+
+    Where proposals are far from what they should be, all weight is on a single point, which tells
+    where to go, but not how far.  With a power below 1, others have their say.
+    """
+    low, high = 0.0, 1.0
+    for number in range(_N_HALVINGS):
+        power = 1.0 if number == 0 else 0.5 * (low + high)
+        total, squares = 0.0, 0.0
+        for p in range(logs.size):
+            tempered[p] = math.exp(power * logs[p])
+            total += tempered[p]
+            squares += tempered[p] * tempered[p]
+        is_enough = total * total >= n_wanted * squares
+        if is_enough and number == 0:
+            break
+        if is_enough:
+            low = power
+        else:
+            high = power
+    for p in range(logs.size):
+        tempered[p] /= total
 
 
 @sum_kernel
