@@ -150,7 +150,7 @@ def test_the_laplace_prior_makes_weights_exactly_zero(m_step, circle):
     model = PiecewiseAffineDGN(
         hidden_layer_sizes=(6,),
         weight_prior="laplace",
-        prior_scale=0.3,
+        prior_scale=0.2,
         m_step=m_step,
         max_iter=100,
         random_state=0,

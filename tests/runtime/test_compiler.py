@@ -10,6 +10,7 @@ from pathlib import Path
 
 import joblib
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 import skdgn
 from skdgn._runtime.reporter import _CompilerNotice
@@ -133,6 +134,7 @@ def test_what_is_compiled_ahead_is_not_compiled_again(tmp_path: Path) -> None:
 
 def test_worker_processes_do_not_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SKDGN_COMPILER_NOTICE_SETTLED", raising=False)
+    get_reusable_executor().shutdown()  # workers of other tests have been told
     (in_worker,) = joblib.Parallel(2)([joblib.delayed(is_told_in_worker)()])
     assert in_worker == (True, False)
 
