@@ -345,6 +345,7 @@ def weigh_points(
     prior_points: Floats,
     prior_log_likelihoods: Floats,
     tolerance: float,
+    most_power: float,
     adapted: Proposals,
 ) -> tuple[Estimates, Floats]:
     """Weigh the points of every row; fill in proposals that fit them better.
@@ -444,11 +445,11 @@ def weigh_points(
         if estimates.missed[n] > tolerance:
             for s in range(n_components):
                 estimates.suspect[n, s] = prior_points[place, s]
-        elif estimates.error[n] <= tolerance:
+        elif estimates.error[n] <= tolerance and most_power == 1.0:
             continue
         # --- Proposals that fit the points (population Monte Carlo: Cappe et al., 2008).
         kept = 0.0
-        _temper(logs, _FITTED_POINTS * (n_components + 2.0), tempered)
+        _temper(logs, _FITTED_POINTS * (n_components + 2.0), most_power, tempered)
         for j in range(n_used):
             k = densities.places[j]
             share = _fit_proposal(
@@ -470,15 +471,15 @@ def weigh_points(
 
 
 @kernel
-def _temper(logs: Floats, n_wanted: float, tempered: Floats) -> None:
+def _temper(logs: Floats, n_wanted: float, most_power: float, tempered: Floats) -> None:
     """Fill in powers of weights, given by their logs: the largest that leave enough points.
 
     Where proposals are far from what they should be, all weight is on a single point, which tells
     where to go, but not how far.  With a power below 1, others have their say.
     """
-    low, high = 0.0, 1.0
+    low, high = 0.0, most_power
     for number in range(_N_HALVINGS):
-        power = 1.0 if number == 0 else 0.5 * (low + high)
+        power = most_power if number == 0 else 0.5 * (low + high)
         total, squares = 0.0, 0.0
         for p in range(logs.size):
             tempered[p] = math.exp(power * logs[p])

@@ -57,6 +57,9 @@ _N_SPARE = 4
 # all rows, the others for those whose weights are still this uneven, or that have new proposals.
 _ADAPTIVE_ROUNDS = (1, 2, 2, 3, 4, 4, 4, 4, 4, 4)
 _N_SURE_ROUNDS = 2
+# Power of the weights to which proposals are fitted first: wider ones than these ask for, so that what
+# is beyond a kink is seen.
+_FIRST_POWER = 0.5
 _UNEVEN = 1.0
 # Errors of shifted points, relative to those of independent ones: about so large, at best.
 _EXPECTED_GAIN = 0.55
@@ -298,6 +301,7 @@ class PosteriorSearch:
             self._prior.points,
             log_likelihoods[own],
             self.tolerance,
+            _FIRST_POWER if n_rounds == 0 else 1.0,
             adapted,
         )
         for array, new in zip(proposals, adapted, strict=True):
