@@ -57,8 +57,8 @@ _N_SPARE = 4
 # all rows, the others for those whose weights are still this uneven, or that have new proposals.
 _ADAPTIVE_ROUNDS = (1, 2, 2, 3, 4, 4, 4, 4, 4, 4)
 _N_SURE_ROUNDS = 2
-# Power of the weights to which proposals are fitted first: wider ones than these ask for, so that what
-# is beyond a kink is seen.
+# Power of the weights to which proposals are fitted first: they are wider than the weights ask for,
+# so that what is beyond a kink is seen.
 _FIRST_POWER = 0.5
 _UNEVEN = 1.0
 # Errors of shifted points, relative to those of independent ones: about so large, at best.
