@@ -197,23 +197,23 @@ class PosteriorSearch:
         return np.asarray(self.likelihood.log_constant - 0.5 * squares)
 
     def _first_proposals(self, rows: Floats, log_likelihoods: Floats) -> tuple[Proposals, Floats]:
-        """Climb from the best draws of each part, until that finds nothing new.
+        """Climb from the best draws in cones, until that finds nothing new.
 
         Returns the maxima as proposals, and the share (n,) of those that the last ascents found.
         """
         n_rows, n_components = len(rows), self._prior.points.shape[1]
         candidates, scores = self._candidates(rows, log_likelihoods)
-        best, n_best = _best_of_cones(candidates, scores), _MOST_SEARCHES
-        n_all = n_best * _N_ASCENTS
+        n_all = _MOST_SEARCHES * _N_ASCENTS
         points = np.zeros((n_rows, n_all, n_components))
         heights = np.full((n_rows, n_all), -np.inf)
         factors = np.zeros((n_rows, n_all, n_components, n_components))
         active, newest = np.arange(n_rows), np.ones(n_rows)
         proposals = Proposals(*(np.empty(0) for _ in range(4)))
-        for number in range(n_best):
+        for number in range(_MOST_SEARCHES):
             own = slice(number * _N_ASCENTS, (number + 1) * _N_ASCENTS)
             owners = np.repeat(active, _N_ASCENTS)
-            ends = self._ascend(rows, owners, candidates[best[active, number].ravel()])
+            best = _best_of_cones(candidates, scores[active], number)
+            ends = self._ascend(rows, owners, candidates[best.ravel()])
             for array, new in zip((points, heights, factors), ends, strict=True):
                 array[active, own] = new.reshape(len(active), _N_ASCENTS, *new.shape[1:])
             shares, means, chosen, new_share = choose_maxima(
@@ -359,22 +359,19 @@ def prior_points(n_components: int, seed: int) -> Floats:
     return np.asarray(ndtri(np.clip(uniforms, 1e-13, 1.0 - 1e-13)))
 
 
-def _best_of_cones(points: Floats, scores: Floats) -> Integers:
-    """Find the best of the points (m, S) in each cone, by their scores (n, m).
+def _best_of_cones(points: Floats, scores: Floats, number: int) -> Integers:
+    """Find the best of the points (m, S) in each cone, by their scores (n, m): places (n, cones).
 
-    Returns their places (n, searches, cones).  The best of all are mostly close together, and
-    ascents from them end in one place.
+    The best of all are mostly close together, and ascents from them end in one place.  Each number
+    has cones of its own.
     """
-    best = np.empty((len(scores), _MOST_SEARCHES, _N_ASCENTS), dtype=np.intp)
-    generator = np.random.default_rng(0)
-    for number in range(_MOST_SEARCHES):
-        sides = points @ generator.standard_normal((points.shape[1], _N_SIDES)) > 0.0
-        cones = sides @ (1 << np.arange(_N_SIDES))
-        for cone in range(_N_ASCENTS):
-            members = np.flatnonzero(cones == cone)
-            if members.size == 0:
-                members = np.arange(len(points))
-            best[:, number, cone] = members[np.argmax(scores[:, members], axis=1)]
+    planes = np.random.default_rng(number).standard_normal((points.shape[1], _N_SIDES))
+    cones = (points @ planes > 0.0) @ (1 << np.arange(_N_SIDES))
+    best = np.empty((len(scores), _N_ASCENTS), dtype=np.intp)
+    for cone in range(_N_ASCENTS):
+        # Planes may leave nothing between them: then anything will do.
+        members = np.flatnonzero(cones == cone) if np.any(cones == cone) else np.arange(len(points))
+        best[:, cone] = members[np.argmax(scores[:, members], axis=1)]
     return best
 
 
