@@ -44,10 +44,12 @@ class NoiseUnits(NamedTuple):
     @classmethod
     def of(cls, noise: Noise) -> NoiseUnits:
         """Divide the covariance by the deviations."""
-        deviations = noise.deviations
+        # Copies: arrays that cannot be written to are another type, for which kernels are compiled
+        # again.
+        deviations = np.array(noise.deviations)
         return cls(
             deviations,
-            noise.correlations,
+            np.array(noise.correlations),
             noise.loadings / deviations[:, None],
             noise.errors / deviations**2,
             noise.spread,

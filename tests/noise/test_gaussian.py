@@ -4,8 +4,10 @@ import re
 
 import numpy as np
 import pytest
+from numba import typeof
 
 from skdgn._noise.gaussian import Noise
+from skdgn._noise.missing import NoiseUnits
 
 # Products of 3 x 3 matrices with entries of order one.
 ROUNDING = 1e-13
@@ -33,6 +35,13 @@ def test_kind_is_read_off_the_shape(kind: str) -> None:
 def test_number_of_parameters() -> None:
     counts = [Noise.from_covariance(value, 3).n_parameters for value in COVARIANCES.values()]
     assert counts == [1, 3, 6]
+
+
+def test_missing_values_are_compiled_for_once(kind: str) -> None:
+    covariance = np.array(COVARIANCES[kind])
+    covariance.flags.writeable = False  # as that of a fitted model is
+    units = NoiseUnits.of(Noise.from_covariance(covariance, 3))
+    assert typeof(units) == typeof(NoiseUnits.for_nobody(3))
 
 
 def test_log_determinant(kind: str) -> None:
