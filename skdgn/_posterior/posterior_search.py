@@ -102,7 +102,7 @@ class _Average(NamedTuple):
         """Return averages to which nothing has been added."""
         return cls(np.zeros(n_rows, dtype=np.intp), np.full(n_rows, -np.inf), np.zeros(n_rows))
 
-    def add(self, own: Integers, n_points: int, new: Estimates, tolerance: float) -> Estimates:
+    def add(self, own: Integers, n_points: int, new: Estimates) -> Estimates:
         """Add estimates of some rows, and return the averages; in place.
 
         An estimate from before a proposal was added does not count.
@@ -169,7 +169,7 @@ class PosteriorSearch:
                 estimates, weighted = self._draw(
                     rows, own, n_points, number, proposals, log_likelihoods
                 )
-                estimates = so_far.add(own, n_points, estimates, self.tolerance)
+                estimates = so_far.add(own, n_points, estimates)
                 is_done = estimates.error <= _TOO_LARGE * self.tolerance
                 is_done &= estimates.missed <= self.tolerance
                 is_done |= (n_rounds == _MOST_ROUNDS - 1) | np.isneginf(estimates.log_density)
