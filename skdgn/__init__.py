@@ -8,6 +8,7 @@ from skdgn._estimators import (
     DGNOutlierDetector,
     DGNRegressor,
     PiecewiseAffineDGN,
+    TransformedDensity,
 )
 from skdgn._posterior import Posterior
 from skdgn._runtime import __version__
@@ -35,5 +36,6 @@ __all__ = [
     "Posterior",
     "PosteriorDisplay",
     "SizePathDisplay",
+    "TransformedDensity",
     "__version__",
 ]

@@ -27,6 +27,7 @@ from skdgn import (
     DGNOutlierDetector,
     DGNRegressor,
     PiecewiseAffineDGN,
+    TransformedDensity,
 )
 from skdgn._estimators import sklearn_parts as _sklearn
 from skdgn.datasets import make_noisy_circle
@@ -82,6 +83,7 @@ def small_mixture(n_components: int, **parameters: object) -> DGNMixture:
         DGNOutlierDetector(small_network(1)),
         DGNRegressor(small_network(1)),
         DGNClassifier(small_network(1)),
+        TransformedDensity(small_network(1)),
     ]
 )
 def test_scikit_learn_checks(estimator, check):

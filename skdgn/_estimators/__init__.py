@@ -11,6 +11,7 @@ from skdgn._estimators.network import PiecewiseAffineDGN
 from skdgn._estimators.outliers import DGNOutlierDetector
 from skdgn._estimators.regressor import DGNRegressor
 from skdgn._estimators.sklearn_parts import Interval, fit_context
+from skdgn._estimators.transformed import TransformedDensity
 
 __all__ = [
     "DGNClassifier",
@@ -24,6 +25,7 @@ __all__ = [
     "Interval",
     "PiecewiseAffineDGN",
     "SumOfDensities",
+    "TransformedDensity",
     "check_density",
     "check_integers",
     "fit_context",

@@ -36,26 +36,28 @@ class ExactConditioning(ExactInference):
 
     def _complete(
         self, observed: NDArray[Any], n_draws: int | None = None, random_state: Any = None
-    ) -> list[Any]:
+    ) -> tuple[list[Any], Floats]:
         """Fill in what is missing from samples (n, D), by means, or by so many independent draws.
 
-        Returns tables of the same kind; what was observed is as it was.
+        Returns tables of the same kind, in which what was observed is as it was, and the errors of
+        means (n, D).
         """
         missing = np.isnan(observed)
         chosen = np.flatnonzero(missing.any(axis=1))
         rows = np.asarray(observed[chosen], dtype=np.float64)
-        model, workers = self._fitted_model(), self._workers()
+        model, workers, errors = self._fitted_model(), self._workers(), np.zeros(observed.shape)
         if chosen.size == 0:
             filled = np.empty((n_draws or 1, *rows.shape))
         elif n_draws is None:
-            filled = model.impute(rows, workers)[None]
+            means, errors[chosen] = model.impute(rows, workers)
+            filled = means[None]
         else:
             filled = model.draw_missing(rows, n_draws, self._random_source(random_state), workers)
         self._refuse_unknown(rows, np.isnan(filled[0]).any(axis=1), chosen)
         tables = [observed.copy() for _ in filled]
         for table, values in zip(tables, filled, strict=True):
             table[missing] = values[missing[chosen]]
-        return tables
+        return tables, errors
 
     def conditional_score_samples(self, X: ArrayLike, given: Given) -> Floats:
         """Compute the exact log density of some features of each sample, given the others.

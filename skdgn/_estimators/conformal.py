@@ -34,7 +34,7 @@ class Calibration:
 
     def complete(self) -> Calibration:
         """Fill in what samples lack by draws, given the rest; always the same ones."""
-        (rows,) = self.estimator._complete(self.rows, 1, 0)
+        (rows,), _ = self.estimator._complete(self.rows, 1, 0)
         return Calibration(self.estimator, rows, rows, self.weights)
 
     def count(self, table: Any, rows: Floats) -> tuple[Floats, float]:

@@ -166,7 +166,7 @@ class DGNImputer(
         """
         check_is_fitted(self)
         rows = self._validate(X, reset=False)
-        (filled,) = self.estimator_._complete(rows)
+        (filled,), _ = self.estimator_._complete(rows)
         if self.indicator_ is None:
             return filled
         return np.concatenate([filled, self.indicator_.transform(rows)], axis=1, dtype=filled.dtype)

@@ -199,13 +199,13 @@ class ExactRanges(ExactConditioning):
         is_bounded = (bounds[0] > -np.inf) | (bounds[1] < np.inf)
         chosen = np.flatnonzero(is_bounded.any(axis=1))
         if chosen.size == 0:
-            return self._complete(observed, n_draws, generator), errors
+            return self._complete(observed, n_draws, generator)
         free = np.flatnonzero(~is_bounded.any(axis=1))
         values = np.asarray(observed[chosen], dtype=np.float64)
         known = Known(values, bounds[0][chosen], bounds[1][chosen])
         tables = [observed.copy() for _ in range(n_draws or 1)]
         if free.size > 0:
-            completed = self._complete(observed[free], n_draws, generator)
+            completed, errors[free] = self._complete(observed[free], n_draws, generator)
             for table, part in zip(tables, completed, strict=True):
                 table[free] = part
         regions = self._fitted_model().line_regions

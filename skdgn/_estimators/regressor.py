@@ -404,7 +404,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         """
         if n_draws is not None:
             check_integer(n_draws, "n_draws", or_none=" or None")
-        tables = self.estimator_._complete(self._join(X), int(n_draws or 1), random_state)
+        tables, _ = self.estimator_._complete(self._join(X), int(n_draws or 1), random_state)
         draws = self._shaped(np.stack(tables)[:, :, self.n_features_in_ :])
         return draws[0] if n_draws is None else draws
 

@@ -50,6 +50,11 @@ def name_columns(estimator: Any, values: NDArray[Any]) -> Any:
     return ADAPTERS_MANAGER.adapters[kind].create_container(values, values, names)
 
 
+def scaler_of_power_transformer(transformer: Any) -> Any:
+    """Return the fitted scaler that `PowerTransformer(standardize=True)` ends with."""
+    return transformer._scaler
+
+
 __all__ = [
     "VERBOSE",
     "WORK_CONSTRAINTS",
@@ -60,5 +65,6 @@ __all__ = [
     "check_sample_weight",
     "fit_context",
     "name_columns",
+    "scaler_of_power_transformer",
     "take_samples",
 ]

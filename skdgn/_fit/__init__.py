@@ -1,6 +1,7 @@
 """Expectation-maximization: from samples to parameters."""
 
 from skdgn._fit.fitting import FitResult, Iteration, Parameters, Settings
+from skdgn._fit.marginals import fit_normal_scores, fit_power
 from skdgn._fit.mixture_fit import MixtureSettings, fit_mixture
 from skdgn._fit.network_fit import fit_network
 from skdgn._fit.resampling import bootstrap_weights, subsample_weights
@@ -27,6 +28,8 @@ __all__ = [
     "bootstrap_weights",
     "fit_mixture",
     "fit_network",
+    "fit_normal_scores",
+    "fit_power",
     "fit_sizes",
     "stack",
     "subsample_weights",

@@ -414,7 +414,7 @@ class LocalFits:
         steps = self.generator.standard_normal((_N_DRAWS, *posterior.mean.shape))
         latent = posterior.mean + np.einsum("nst,mnt->mns", factors, steps)
         latent = latent.reshape(-1, latent.shape[2])
-        completed = np.tile(model.impute(samples, Workers()), (_N_DRAWS, 1))
+        completed = np.tile(model.impute(samples, Workers())[0], (_N_DRAWS, 1))
         residuals = model.noise.whiten(completed - model.network.forward(latent))
         return LatentPoints(latent, residuals, np.tile(weights[members], _N_DRAWS))
 

@@ -60,6 +60,9 @@ class FeatureDistributions(Protocol):
     def variance(self) -> Floats:
         """Variances, (n, k)."""
 
+    def bracket(self, share: float) -> tuple[Floats, Floats]:
+        """Values (n, k) between which lies the quantile of a share."""
+
     def cdf(self, values: Floats) -> Floats:
         """Probabilities of at most these values (n, k): (n, k)."""
 
@@ -95,6 +98,11 @@ class MixedDistributions:
         """Variances, (n, k): within the parts and between them."""
         mean = self.mean
         return self._average([part.variance + (part.mean - mean) ** 2 for part in self.parts])
+
+    def bracket(self, share: float) -> tuple[Floats, Floats]:
+        """Values (n, k) between which lies the quantile of a share: those of all parts do."""
+        ends = [part.bracket(share) for part in self.parts]
+        return np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
 
     def cdf(self, values: Floats) -> Floats:
         """Probabilities of at most these values (n, k): (n, k)."""
@@ -198,6 +206,13 @@ class RegionDistributions:
         near = np.flatnonzero(log_masses > _SMALLEST_LOG_MASS)
         return cells.take(near), places[near], log_masses[near]
 
+    def bracket(self, share: float) -> tuple[Floats, Floats]:
+        """Values (n, k) between which lies the quantile of a share, by Cantelli's inequality."""
+        # A little wider than they need be, lest rounding close them.
+        mean, deviation = self.mean, 1.01 * np.sqrt(self.variance)
+        odds = np.sqrt(share / (1.0 - share))
+        return mean - deviation / odds, mean + deviation * odds
+
     def cdf(self, values: Floats) -> Floats:
         """Probabilities of at most these values (n, k): (n, k)."""
         _, places, _ = self._cells
@@ -243,14 +258,10 @@ class RegionDistributions:
 
 
 def quantiles(distributions: FeatureDistributions, share: float) -> Floats:
-    """Find the values (n, k) below which lies a share of each distribution.
-
-    The first bracket is Cantelli's inequality.
-    """
-    # Brackets are a little wider than they need be, lest rounding close them.
-    mean, deviation = distributions.mean, 1.01 * np.sqrt(distributions.variance)
-    low = mean - deviation * np.sqrt((1.0 - share) / share)
-    high = mean + deviation * np.sqrt(share / (1.0 - share))
+    """Find the values (n, k) below which lies a share of each distribution."""
+    low, high = distributions.bracket(share)
+    # The standard deviation, if the bracket is Cantelli's.
+    deviation = np.sqrt(share * (1.0 - share)) * (high - low)
     return find_roots(
         lambda values: distributions.cdf(values) - share,
         low,

@@ -232,9 +232,9 @@ class NetworkModel(ABC):
         """Distributions of features given rows (n, D), NaN where these are not observed."""
         return RegionDistributions.given(self.visitor_for(rows), rows, features)
 
-    def impute(self, rows: Floats, workers: Workers) -> Floats:
-        """Replace what is missing from rows (n, D) by its conditional mean."""
-        return fill_with_means(self.visitor_for(rows), rows, workers)
+    def impute(self, rows: Floats, workers: Workers) -> tuple[Floats, Floats]:
+        """Replace what is missing from rows (n, D) by its conditional mean, without an error."""
+        return fill_with_means(self.visitor_for(rows), rows, workers), np.zeros(rows.shape)
 
     def draw_missing(
         self,

@@ -15,7 +15,7 @@ from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, row_batches
 
 
 class Density(Protocol):
-    """What is asked of a fitted density: `Model` and `WeightedSum` answer it.
+    """What is asked of a fitted density: a network's, a weighted sum or a transformed one.
 
     NaN stands for a missing value everywhere, and is integrated out.
     """
@@ -56,8 +56,8 @@ class Density(Protocol):
         """Log probabilities of boxes between bounds (n, D), and standard errors: (n,) each."""
         ...
 
-    def impute(self, rows: Floats, workers: Workers) -> Floats:
-        """Replace missing values of samples (n, D) by their conditional means."""
+    def impute(self, rows: Floats, workers: Workers) -> tuple[Floats, Floats]:
+        """Replace missing values of samples (n, D) by conditional means; tell their errors."""
         ...
 
     def draw_missing(
@@ -163,17 +163,18 @@ class WeightedSum:
         # Weights add up to one but for rounding.
         return np.minimum(np.logaddexp.reduce(logs, axis=1), 0.0), error
 
-    def impute(self, rows: Floats, workers: Workers) -> Floats:
-        """Replace missing values of samples (n, D) by their conditional means."""
+    def impute(self, rows: Floats, workers: Workers) -> tuple[Floats, Floats]:
+        """Replace missing values of samples (n, D) by conditional means; tell their errors."""
         shares = self.responsibilities(rows, workers)
-        missing = np.isnan(rows)
-        means = np.zeros(rows.shape)
+        means, squares = np.zeros(rows.shape), np.zeros(rows.shape)
         for k, member in enumerate(self.members):
             # NaN, where nothing is known, goes on to the result.
             used = np.flatnonzero(shares[:, k] != 0.0)
             if used.size > 0:
-                means[used] += shares[used, k, None] * member.impute(rows[used], workers)
-        return np.where(missing, means, rows)
+                filled, errors = member.impute(rows[used], workers)
+                means[used] += shares[used, k, None] * filled
+                squares[used] += (shares[used, k, None] * errors) ** 2
+        return np.where(np.isnan(rows), means, rows), np.sqrt(squares)
 
     def draw_missing(
         self, rows: Floats, n_draws: int, generator: RandomSource, workers: Workers

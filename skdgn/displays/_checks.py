@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skdgn._estimators import ExactDensity, PiecewiseAffineDGN, SumOfDensities, index_of_feature
+from skdgn._estimators import ExactDensity, PiecewiseAffineDGN, index_of_feature
 from skdgn._posterior import Posterior
 from skdgn._runtime import Floats, check_integer
 
 
 def check_network(estimator: Any) -> PiecewiseAffineDGN:
     """Refuse what is not a fitted `PiecewiseAffineDGN`."""
-    if isinstance(estimator, SumOfDensities):
-        members = "networks_" if hasattr(estimator, "networks_") else "estimators_"
-        raise ValueError(
-            "estimator must be a single network, a fitted PiecewiseAffineDGN: the others have no "
-            f"latent space of their own. Pass one of its members, {members}[k], instead of "
-            f"{estimator!r}."
-        )
+    for part in ("networks_[k]", "estimators_[k]", "estimator_"):
+        if isinstance(estimator, ExactDensity) and hasattr(estimator, part.removesuffix("[k]")):
+            raise ValueError(
+                "estimator must be a single network, a fitted PiecewiseAffineDGN: the others have "
+                f"no latent space of their own. Pass a part of it, {part}, instead of "
+                f"{estimator!r}."
+            )
     if not isinstance(estimator, PiecewiseAffineDGN):
         raise ValueError(f"estimator must be a fitted PiecewiseAffineDGN, got {estimator!r}.")
     check_is_fitted(estimator)

@@ -195,7 +195,7 @@ def _check_curve(model: Any, name: str) -> Any:
     if not hasattr(model, "lower_bounds_"):
         raise ValueError(
             f"{name} must have been fitted by EM, as a PiecewiseAffineDGN or a DGNMixture is. "
-            f"Pass its members, estimators_, instead of {model!r}."
+            f"Pass what it has fitted, estimators_ or estimator_, instead of {model!r}."
         )
     if len(model.lower_bounds_) == 0:
         raise ValueError(

@@ -17,6 +17,7 @@ from skdgn import (
     LikelihoodCurveDisplay,
     PiecewiseAffineDGN,
     PosteriorDisplay,
+    TransformedDensity,
 )
 from skdgn._estimators.density import ExactDensity, check_density
 from skdgn.datasets import make_wave
@@ -26,6 +27,7 @@ DENSITIES = {
     "network": LINE,
     "mixture": DGNMixture(LINE, n_networks=2, tol=0.01),
     "ensemble": DGNEnsemble(LINE, n_estimators=2),
+    "transformed": TransformedDensity(LINE),
 }
 
 
@@ -74,8 +76,8 @@ def test_all_densities_are_drawn(fitted, rows):
 
 
 def test_likelihood_curves_of_networks_and_mixtures(fitted, rows):
-    if isinstance(fitted, DGNEnsemble):
-        with pytest.raises(ValueError, match="Pass its members, estimators_, instead of DGNEns"):
+    if isinstance(fitted, DGNEnsemble | TransformedDensity):
+        with pytest.raises(ValueError, match="Pass what it has fitted, estimators_ or estimator_"):
             LikelihoodCurveDisplay.from_estimator({"average": fitted})
         return
     display = LikelihoodCurveDisplay.from_estimator(fitted, rows)
@@ -89,10 +91,10 @@ def test_latent_spaces_belong_to_single_networks(fitted, rows):
         if isinstance(fitted, PiecewiseAffineDGN):
             kind.from_estimator(fitted, *arguments)
             continue
-        members = "networks_" if isinstance(fitted, DGNMixture) else "estimators_"
-        with pytest.raises(ValueError, match=rf"a single network, .* {members}\[k\], instead of"):
+        with pytest.raises(ValueError, match=r"a single network, .* Pass a part of it, ") as error:
             kind.from_estimator(fitted, *arguments)
-        kind.from_estimator(getattr(fitted, members)[0], *arguments)
+        part = str(error.value).split("Pass a part of it, ")[1].split(",")[0]
+        assert isinstance(eval(f"fitted.{part}", {"fitted": fitted, "k": 0}), PiecewiseAffineDGN)
 
 
 def test_other_densities_are_refused_by_name(rows):

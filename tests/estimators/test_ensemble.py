@@ -474,8 +474,10 @@ def test_displays(ensemble, wave):
     np.testing.assert_array_equal(display.log_density, expected)
     curves = LikelihoodCurveDisplay.from_estimator(ensemble.estimators_)
     assert len(curves.lines_) == 4
-    with pytest.raises(ValueError, match="Pass its members, estimators_, instead of DGNEns"):
+    with pytest.raises(
+        ValueError, match="Pass what it has fitted, estimators_ or estimator_, instead of DGNEns"
+    ):
         LikelihoodCurveDisplay.from_estimator(ensemble)
     for kind, arguments in ((LatentPartitionDisplay, ()), (PosteriorDisplay, (wave[:1],))):
-        with pytest.raises(ValueError, match=r"single network, .* members, estimators_\[k\]"):
+        with pytest.raises(ValueError, match=r"single network, .* part of it, estimators_\[k\]"):
             kind.from_estimator(ensemble, *arguments)

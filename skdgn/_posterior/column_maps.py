@@ -1,0 +1,278 @@
+"""Strictly increasing functions of single features, each onto all real numbers.
+
+A density of transformed features, ``y = T(x)``, is one of the features themselves,
+
+    p(x) = p_Y(T(x)) prod_j T_j'(x_j),
+
+and integrates to one because every T_j reaches every real number.  A value outside of the interval
+on which T_j is defined has density zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_ndtr, logit, logsumexp, ndtri_exp
+
+from skdgn._runtime import Floats
+
+_Function = Callable[[Floats], Floats]
+
+# Brackets of roots are halved at every step: to the last digit.
+_MOST_HALVINGS = 100
+_LOG_ROOT_OF_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class ColumnMap(Protocol):
+    """What is asked of a function of one feature; arguments and results have shape (n,)."""
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters that a density of any location and scale does not have."""
+        ...
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """The open interval on which it is defined."""
+        ...
+
+    def forward(self, values: Floats) -> Floats:
+        """T(x)."""
+        ...
+
+    def backward(self, transformed: Floats) -> Floats:
+        """The x with T(x) = y."""
+        ...
+
+    def log_slope(self, values: Floats) -> Floats:
+        """Log of T'(x)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Line:
+    """``T(x) = (x - offset) / scale`` with a positive scale."""
+
+    offset: float
+    scale: float
+    n_parameters = 0
+    domain = (-math.inf, math.inf)
+
+    def forward(self, values: Floats) -> Floats:
+        """T(x)."""
+        return (values - self.offset) / self.scale
+
+    def backward(self, transformed: Floats) -> Floats:
+        """The x with T(x) = y."""
+        return transformed * self.scale + self.offset
+
+    def log_slope(self, values: Floats) -> Floats:
+        """Log of T'(x)."""
+        return np.full(values.shape, -math.log(self.scale))
+
+
+@dataclass(frozen=True)
+class YeoJohnson:
+    """Yeo and Johnson's power transformation, with an exponent between 0 and 2.
+
+    Beyond these, it does not reach every number.
+    """
+
+    exponent: float
+    n_parameters = 1
+    domain = (-math.inf, math.inf)
+
+    def forward(self, values: Floats) -> Floats:
+        """T(x)."""
+        logs, exponents = np.log1p(np.abs(values)), self._exponents(values)
+        divisors = np.where(exponents == 0.0, 1.0, exponents)
+        with np.errstate(over="ignore"):  # infinity, which is too far out for all models
+            powers = np.expm1(exponents * logs) / divisors
+        return np.copysign(np.where(exponents == 0.0, logs, powers), values)
+
+    def backward(self, transformed: Floats) -> Floats:
+        """The x with T(x) = y."""
+        sizes, exponents = np.abs(transformed), self._exponents(transformed)
+        divisors = np.where(exponents == 0.0, 1.0, exponents)
+        logs = np.where(exponents == 0.0, sizes, np.log1p(exponents * sizes) / divisors)
+        with np.errstate(over="ignore"):
+            return np.copysign(np.expm1(logs), transformed)
+
+    def _exponents(self, values: Floats) -> Floats:
+        """Return the exponent for positive values, and that for negative ones."""
+        return np.where(values >= 0.0, self.exponent, 2.0 - self.exponent)
+
+    def log_slope(self, values: Floats) -> Floats:
+        """Log of T'(x)."""
+        return (self.exponent - 1.0) * np.sign(values) * np.log1p(np.abs(values))
+
+
+@dataclass(frozen=True)
+class NormalScores:
+    """The normal quantile of a Gaussian mixture's distribution function: a mixture made Gaussian.
+
+    Both tails are computed in logs, so that no value is too far out.
+    """
+
+    weights: Floats  # (K,)
+    means: Floats  # (K,)
+    deviations: Floats  # (K,)
+    domain = (-math.inf, math.inf)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters that a density of any location and scale does not have."""
+        return 3 * len(self.weights) - 3
+
+    def forward(self, values: Floats) -> Floats:
+        """T(x)."""
+        below, above = self._log_tails(values)
+        return np.where(below < above, ndtri_exp(below), -ndtri_exp(above))
+
+    def backward(self, transformed: Floats) -> Floats:
+        """The x with T(x) = y."""
+        # T(x) is between the scores of x under the single Gaussians.
+        scores = self.means + self.deviations * transformed[:, None]
+        low, high = scores.min(axis=1), scores.max(axis=1)
+        for _ in range(_MOST_HALVINGS):
+            middle = 0.5 * (low + high)
+            is_below = self.forward(middle) < transformed
+            low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
+        return 0.5 * (low + high)
+
+    def log_slope(self, values: Floats) -> Floats:
+        """Log of T'(x)."""
+        log_density = logsumexp(self.log_terms(values), axis=1)
+        return np.asarray(log_density + 0.5 * self.forward(values) ** 2 + _LOG_ROOT_OF_TWO_PI)
+
+    def log_terms(self, values: Floats) -> Floats:
+        """Log densities of the single Gaussians, weighted: (n, K)."""
+        log_factors = np.log(self.weights / self.deviations) - _LOG_ROOT_OF_TWO_PI
+        return np.asarray(log_factors - 0.5 * self._scores(values) ** 2)
+
+    def _scores(self, values: Floats) -> Floats:
+        return np.asarray((values[..., None] - self.means) / self.deviations)
+
+    def _log_tails(self, values: Floats) -> tuple[Floats, Floats]:
+        """Log probabilities of less and of more than values."""
+        scores, log_weights = self._scores(values), np.log(self.weights)
+        return (
+            np.asarray(logsumexp(log_weights + log_ndtr(scores), axis=-1)),
+            np.asarray(logsumexp(log_weights + log_ndtr(-scores), axis=-1)),
+        )
+
+
+_POSITIVE = (0.0, math.inf)
+# Functions that people apply to skewed columns: domain, function, inverse and log slope.
+_FUNCTIONS: dict[str, tuple[tuple[float, float], _Function, _Function, _Function]] = {
+    "log": (_POSITIVE, np.log, np.exp, lambda x: -np.log(x)),
+    "log2": (_POSITIVE, np.log2, np.exp2, lambda x: -np.log(x * math.log(2.0))),
+    "log10": (
+        _POSITIVE,
+        np.log10,
+        lambda y: np.power(10.0, y),
+        lambda x: -np.log(x * math.log(10.0)),
+    ),
+    "log1p": ((-1.0, math.inf), np.log1p, np.expm1, lambda x: -np.log1p(x)),
+    "arcsinh": (
+        (-math.inf, math.inf),
+        np.arcsinh,
+        np.sinh,
+        lambda x: -np.log(np.hypot(1.0, x)),
+    ),
+    "logit": ((0.0, 1.0), logit, expit, lambda x: -np.log(x) - np.log1p(-x)),
+}
+NAMED_FUNCTIONS = tuple(sorted(_FUNCTIONS))
+
+
+@dataclass(frozen=True)
+class NamedFunction:
+    """One of `NAMED_FUNCTIONS`."""
+
+    name: str
+    n_parameters = 0
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """The open interval on which it is defined."""
+        return _FUNCTIONS[self.name][0]
+
+    def forward(self, values: Floats) -> Floats:
+        """T(x)."""
+        return _FUNCTIONS[self.name][1](values)
+
+    def backward(self, transformed: Floats) -> Floats:
+        """The x with T(x) = y."""
+        return _FUNCTIONS[self.name][2](transformed)
+
+    def log_slope(self, values: Floats) -> Floats:
+        """Log of T'(x)."""
+        return _FUNCTIONS[self.name][3](values)
+
+
+@dataclass(frozen=True)
+class ColumnMaps:
+    """Functions of all features: a chain for each, applied one after the other."""
+
+    chains: Sequence[tuple[ColumnMap, ...]]
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters of all functions."""
+        return sum(step.n_parameters for chain in self.chains for step in chain)
+
+    def take(self, features: NDArray[np.intp]) -> ColumnMaps:
+        """Return the functions of some features."""
+        return ColumnMaps([self.chains[int(feature)] for feature in features])
+
+    def forward(self, values: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Transform values (n, D), NaN where one is missing.
+
+        Returns them, the logs of the slopes, zero where a value is missing, and which values are
+        not in the domain: these are missing from the result.
+        """
+        transformed, log_slopes = np.full(values.shape, np.nan), np.zeros(values.shape)
+        outside = np.zeros(values.shape, dtype=bool)
+        for j, chain in enumerate(self.chains):
+            seen = np.flatnonzero(~np.isnan(values[:, j]))
+            column = np.asarray(values[seen, j], dtype=np.float64)
+            for step in chain:
+                low, high = step.domain
+                inside = (column > low) & (column < high)
+                outside[seen[~inside], j] = True
+                seen, column = seen[inside], column[inside]
+                log_slopes[seen, j] += step.log_slope(column)
+                column = step.forward(column)
+            transformed[seen, j] = column
+        log_slopes[outside] = 0.0
+        return transformed, log_slopes, outside
+
+    def limits(self, bounds: Floats) -> Floats:
+        """Transform bounds (n, D), which may be infinite or beyond the domain."""
+        transformed, _, outside = self.forward(np.where(np.isinf(bounds), np.nan, bounds))
+        middles = [_inner_point(chain) for chain in self.chains]
+        beyond = np.where(bounds > middles, np.inf, -np.inf)
+        return np.where(outside | np.isinf(bounds), beyond, transformed)
+
+    def backward(self, transformed: Floats) -> Floats:
+        """Undo the transformation of values (..., D); NaN stays NaN."""
+        values = np.empty(transformed.shape)
+        for j, chain in enumerate(self.chains):
+            column = transformed[..., j].reshape(-1)
+            for step in reversed(chain):
+                column = step.backward(column)
+            values[..., j] = column.reshape(transformed.shape[:-1])
+        return values
+
+
+def _inner_point(chain: tuple[ColumnMap, ...]) -> float:
+    """Find a point of the domain."""
+    middle = np.zeros(1)
+    for step in reversed(chain):
+        middle = step.backward(middle)
+    return float(middle[0])

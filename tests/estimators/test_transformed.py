@@ -1,0 +1,168 @@
+"""TransformedDensity."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import logit
+from scipy.stats import lognorm
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+
+from skdgn import DGNEnsemble, DGNMixture, PiecewiseAffineDGN, TransformedDensity
+
+LINE = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
+CURVE = PiecewiseAffineDGN(hidden_layer_sizes=(3,), tol=0.01, random_state=0)
+TRANSFORMERS = {
+    "power": "power",
+    "normal scores": "normal_scores",
+    "standard": StandardScaler(),
+    "not centered": make_pipeline(StandardScaler(with_mean=False), RobustScaler()),
+    "range": make_pipeline("passthrough", MinMaxScaler((-3.0, 2.0)), MaxAbsScaler()),
+    "logs": FunctionTransformer(np.log),
+    "powers of logs": make_pipeline(
+        FunctionTransformer(np.log), StandardScaler(), PowerTransformer()
+    ),
+    "identity": FunctionTransformer(),
+}
+
+
+@pytest.fixture(scope="module")
+def samples() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    first = np.exp(rng.normal(size=150))
+    return np.column_stack([first, first + rng.gamma(2.0, size=150)])
+
+
+@pytest.mark.parametrize("transformer", TRANSFORMERS.values(), ids=TRANSFORMERS)
+def test_it_is_a_density_in_the_units_of_the_samples(samples, transformer):
+    model = TransformedDensity(CURVE, transformer).fit(samples)
+    if model.transformer_ is not None:
+        transformed = model.transformer_.transform(samples)
+        expected = model.estimator_.score_samples(transformed)
+        gap = model.score_samples(samples) - expected  # logs of the slopes
+        steps = 1e-6 * samples
+        slopes = (
+            model.transformer_.transform(samples + steps)
+            - model.transformer_.transform(samples - steps)
+        ) / (2.0 * steps)
+        np.testing.assert_allclose(gap, np.log(slopes).sum(axis=1), atol=1e-5)
+    # Gauss's rule on pieces between these ends.
+    ends = np.array([-40.0, 0.0, 1e-3, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0, 10_000.0])
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    halves = 0.5 * np.diff(ends)[:, None]
+    values = (ends[:-1, None] + halves * (1.0 + nodes)).ravel()
+    marginal = np.column_stack([values, np.full(values.size, np.nan)])
+    densities = np.exp(model.score_samples(marginal))
+    assert densities @ (halves * weights).ravel() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_logs_of_a_gaussian():
+    samples = np.exp(np.random.default_rng(0).normal(1.0, 0.5, size=(200, 1)))
+    model = TransformedDensity(LINE, FunctionTransformer(np.log)).fit(samples)
+    logs = np.log(samples)
+    exact = lognorm(logs.std(), scale=np.exp(logs.mean()))
+    values = np.array([0.01, 1.0, 3.0, 50.0])
+    np.testing.assert_allclose(
+        model.score_samples(values[:, None]), exact.logpdf(values), rtol=1e-10
+    )
+    nothing = np.full((1, 1), np.nan)
+    median = model.conditional_quantiles(nothing, given=[], q=0.5)
+    assert median[0, 0] == pytest.approx(exact.median(), rel=1e-10)
+    mean, error = model.impute(nothing, return_error=True)
+    assert abs(mean[0, 0] - exact.mean()) < 4.0 * error[0, 0] < 0.5
+    box = model.log_probability([[-1.0]], [[2.0]])
+    assert box[0] == pytest.approx(exact.logcdf(2.0), rel=1e-8)
+    assert model.conditional_cdf([[-1.0]], given=[])[0, 0] == 0.0
+    assert model.score_samples([[0.0], [-1.0]]).tolist() == [-np.inf, -np.inf]
+    assert model.sample(100, random_state=0)[0].min() > 0.0
+    assert model.n_parameters_ == 2
+
+
+def test_impossible_values_tell_nothing(samples):
+    model = TransformedDensity(LINE, FunctionTransformer(np.log)).fit(samples)
+    impossible = np.array([[-1.0, np.nan]])
+    assert np.isnan(model.conditional_score_samples([[-1.0, 1.0]], given=0)).all()
+    for ask in (
+        model.impute,
+        lambda X: model.impute(X, method="sample", random_state=0),
+        lambda X: model.conditional_mean(X, given=0),
+    ):
+        with pytest.raises(ValueError, match=r"X must hold values .* Got -1.0 in column 0"):
+            ask(impossible)
+
+
+def test_bad_transformers_are_refused_by_name(samples):
+    frame = pd.DataFrame(samples, columns=["width", "height"])
+    before = TransformedDensity(LINE).fit(samples)
+    state = before.__dict__.copy()
+    for transformer, message in (
+        ("sqrt", "'transformer' parameter"),
+        (QuantileTransformer(n_quantiles=10), "transformer must be .* got QuantileTransformer"),
+        (PowerTransformer("box-cox"), "method 'box-cox' of PowerTransformer does not"),
+        (MinMaxScaler(clip=True), "strictly increasing, got .*: clip must be False"),
+        (FunctionTransformer(np.sqrt), r"FunctionTransformer with one of arcsinh, log, .* got"),
+        (FunctionTransformer(logit), r"X must hold values .* got .* in column 'width'"),
+        (make_pipeline(StandardScaler(), PowerTransformer()), r"got -.* for feature 'width'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            before.set_params(transformer=transformer).fit(frame)
+        state["transformer"] = transformer
+        assert before.__dict__ == state
+    with pytest.raises(ValueError, match="'estimator' parameter"):
+        TransformedDensity(StandardScaler()).fit(samples)
+
+
+def test_missing_values_weights_names_and_files(samples):
+    incomplete = samples.copy()
+    incomplete[::4, 1] = np.nan
+    counts = np.random.default_rng(1).integers(0, 3, size=len(samples))
+    for transformer in ("power", "normal_scores", StandardScaler()):
+        template = TransformedDensity(LINE, transformer)
+        weighted = template.fit(incomplete, sample_weight=counts).score_samples(samples)
+        repeated = template.fit(np.repeat(incomplete, counts, axis=0)).score_samples(samples)
+        np.testing.assert_allclose(weighted, repeated, rtol=1e-5)
+    frame = pd.DataFrame(incomplete, columns=["width", "height"])
+    model = TransformedDensity(LINE).fit(frame)
+    assert model.estimator_.feature_names_in_.tolist() == ["width", "height"]
+    assert model.impute(frame).columns.tolist() == ["width", "height"]
+    restored = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(restored.score_samples(frame), model.score_samples(frame))
+
+
+def test_members_of_an_ensemble_may_be_transformed(samples):
+    ensemble = DGNEnsemble([LINE, TransformedDensity(LINE)], random_state=0).fit(samples)
+    plain, transformed = (member.score_samples(samples) for member in ensemble.estimators_)
+    expected = np.logaddexp(plain, transformed) - np.log(2.0)
+    np.testing.assert_allclose(ensemble.score_samples(samples), expected, rtol=1e-12)
+    holes = np.where([True, False], samples[:3], np.nan)
+    means, errors = ensemble.impute(holes, return_error=True)
+    assert np.isfinite(means).all()
+    assert (errors[:, 1] > 0.0).all()
+    medians = ensemble.conditional_quantiles(holes, given=0, q=0.5)
+    at_medians = np.column_stack([holes[:, 0], medians])
+    np.testing.assert_allclose(ensemble.conditional_cdf(at_medians, given=0), 0.5, atol=1e-10)
+
+
+def test_an_interrupted_fit_keeps_its_best(samples, monkeypatch):
+    def interrupted(self, X, y=None, sample_weight=None):
+        fit(self, X, y, sample_weight)
+        raise KeyboardInterrupt
+
+    fit = DGNMixture.fit
+    monkeypatch.setattr(DGNMixture, "fit", interrupted)
+    model = TransformedDensity(DGNMixture(LINE, 2))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(samples)
+    assert np.isfinite(model.score(samples))
