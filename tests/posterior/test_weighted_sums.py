@@ -175,7 +175,7 @@ def test_imputed_means_by_quadrature(members):
     nodes = np.linspace(-25.0, 25.0, 2001)
     for row in ([0.5, np.nan, -0.3], [np.nan, 2.0, np.nan]):
         given = np.array([row])
-        imputed = total.impute(given, WORKERS)[0]
+        imputed = total.impute(given, WORKERS)[0][0]
         for d in np.flatnonzero(np.isnan(row)):
             table = np.tile(row, (nodes.size, 1))
             table[:, d] = nodes
@@ -193,7 +193,7 @@ def test_imputed_draws_follow_the_conditional_distribution(members):
     assert draws.shape == (n_draws, 3, 3)
     observed = ~np.isnan(rows)
     assert np.all(draws[:, observed] == rows[observed])
-    means = total.impute(rows, WORKERS)
+    means, _ = total.impute(rows, WORKERS)
     errors = draws.std(axis=0) / np.sqrt(n_draws)
     np.testing.assert_array_less(
         np.abs(draws.mean(axis=0) - means)[~observed], 4 * errors[~observed]
