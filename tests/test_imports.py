@@ -1,8 +1,13 @@
-"""Packages meet at their doors: they import only what the ``__init__`` of another offers."""
+"""Packages meet at their doors: they import only what the ``__init__`` of another offers.
+
+And what need not be installed is imported when it is needed.
+"""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -49,3 +54,13 @@ def test_packages_import_what_others_offer() -> None:
         if not is_offered(module, name)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_extras_are_imported_when_they_are_needed() -> None:
+    extras = ["cdd", "dask", "matplotlib", "torch"]
+    program = f"""
+import sys, skdgn, skdgn.compile, skdgn.datasets, skdgn.displays, skdgn.layers, skdgn.vae
+print([name for name in {extras} if name in sys.modules])
+"""
+    process = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
+    assert process.stdout.decode().strip() == "[]"

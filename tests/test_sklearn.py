@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import skdgn
 from skdgn import (
@@ -63,21 +63,16 @@ def small_mixture(n_components: int, **parameters: object) -> DGNMixture:
     return DGNMixture(small_network(n_components), **(defaults | parameters))
 
 
-# Every class; and networks and mixtures with two and with four latent dimensions, too: other kinds
-# of cells, and estimates in place of exact integrals.  Fits are as short as those of scikit-learn's
-# own classes in these checks.
+# Every class; and networks and mixtures with two latent dimensions, too.  Fits are as short as
+# those of scikit-learn's own classes in these checks.
 @pytest.mark.no_cover
 @parametrize_with_checks(
     [
         small_network(1, init_params="auto"),
         small_network(2, covariance_type="full", weight_prior="laplace", m_step="layerwise"),
         small_network(1, covariance_type="factor", n_factors=2),
-        small_network(4),
-        small_mixture(1, max_iter=5, refine=True),
+        small_mixture(1),
         small_mixture(2),
-        small_mixture(4),
-        small_network(1, hidden_layer_sizes="auto", covariance_type="auto"),
-        DGNMixture(max_iter=2),
         DGNEnsemble(small_network(1), n_estimators=2),
         DGNImputer(small_network(2), add_indicator=True),
         DGNOutlierDetector(small_network(1)),
@@ -87,6 +82,60 @@ def small_mixture(n_components: int, **parameters: object) -> DGNMixture:
     ]
 )
 def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+# Fits that take longer: four latent dimensions (estimates in place of exact integrals), searches
+# for better mixtures, and for sizes.
+LONGER = [
+    small_network(4),
+    small_network(1, hidden_layer_sizes="auto", covariance_type="auto"),
+    small_mixture(1, max_iter=5, refine=True),
+    small_mixture(4),
+    DGNMixture(max_iter=2),
+]
+# Many fits to see how tables and weights are read, before it matters how they are fitted: the same
+# classes are asked above.
+ABOUT_INPUT = {
+    "check_dont_overwrite_parameters",
+    "check_dtype_object",
+    "check_estimators_dtypes",
+    "check_estimators_fit_returns_self",
+    "check_estimators_overwrite_params",
+    "check_f_contiguous_array_estimator",
+    "check_fit2d_predict1d",
+    "check_fit_check_is_fitted",
+    "check_fit_score_takes_y",
+    "check_n_features_in",
+    "check_n_features_in_after_fitting",
+    "check_pipeline_consistency",
+    "check_positive_only_tag_during_fit",
+    "check_readonly_memmap_input",
+    "check_sample_weights_list",
+    "check_sample_weights_not_an_array",
+    "check_sample_weights_pandas_series",
+    "check_transformer_data_not_an_array",
+    "check_transformer_general",
+    "check_transformer_preserve_dtypes",
+}
+
+
+def checks_of_longer_fits():
+    for estimator in LONGER:
+        for own, check in estimator_checks_generator(estimator):
+            name = check.func.__name__
+            is_thorough = name in ABOUT_INPUT or "readonly_memmap" in check.keywords
+            yield pytest.param(
+                own,
+                check,
+                id=f"{''.join(str(estimator).split())}-{name}",
+                marks=[pytest.mark.thorough] if is_thorough else [],
+            )
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize(("estimator", "check"), list(checks_of_longer_fits()))
+def test_scikit_learn_checks_of_longer_fits(estimator, check):
     check(estimator)
 
 

@@ -33,21 +33,22 @@ def integrate_gaussian(
     """
     factor = np.linalg.cholesky(covariance)
     whitened = cells.whiten(np.broadcast_to(factor, (len(cells), *factor.shape)))
-    center = np.linalg.solve(factor, mean)
-    return CellIntegrals(*_integrate_all(whitened, center, np.full(len(cells), log_tolerance)))
+    centers = np.tile(np.linalg.solve(factor, mean), (len(cells), 1))
+    return CellIntegrals(*integrate_all(whitened, centers, np.full(len(cells), log_tolerance)))
 
 
 @kernel
-def _integrate_all(
-    cells: Any, center: Floats, log_tolerances: Floats
+def integrate_all(
+    cells: Any, centers: Floats, log_tolerances: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    n_cells, n_dimensions = log_tolerances.size, center.size
+    """Integrate over whitened cells the Gaussians with these centers, one for each."""
+    n_cells, n_dimensions = centers.shape
     log_masses = np.empty(n_cells)
     means = np.empty((n_cells, n_dimensions))
     covariances = np.empty((n_cells, n_dimensions, n_dimensions))
     errors = np.empty(n_cells)
     for r in range(n_cells):
         log_masses[r], errors[r] = integrate_cell_with_error(
-            cells, r, center, log_tolerances[r], means[r], covariances[r]
+            cells, r, centers[r], log_tolerances[r], means[r], covariances[r]
         )
     return log_masses, means, covariances, errors

@@ -73,7 +73,7 @@ class ComposedMaps:
 def gather(n_regions: int, compute: Callable[[slice], tuple[Floats, ...]]) -> tuple[Floats, ...]:
     """Compute arrays for a few regions at a time, and put them behind each other."""
     if n_regions <= _REGIONS_AT_A_TIME:
-        return compute(slice(0, n_regions))
+        return tuple(map(np.ascontiguousarray, compute(slice(0, n_regions))))
     gathered: tuple[Floats, ...] = ()
     for begin in range(0, n_regions, _REGIONS_AT_A_TIME):
         part = slice(begin, begin + _REGIONS_AT_A_TIME)

@@ -173,7 +173,7 @@ def _draw_latent(
 ) -> Floats:
     """Draw a latent point for each of the samples (m,), from the piece that was chosen for it."""
     own = pieces.regions[chosen]
-    begins, ends = pieces.ends[chosen].T
+    begins, ends = np.ascontiguousarray(pieces.ends[chosen].T)
     most = np.maximum(
         _log_integrands(regions, known, samples, own, begins),
         _log_integrands(regions, known, samples, own, ends),

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
@@ -62,7 +63,12 @@ class _PartLibrary(JITCodeLibrary):
 
 
 class _ComparableFlags(Flags):
-    """Options that are compared at once: Numba does so whenever it resolves a call."""
+    """Options of a kernel, compared by what they mean for the functions it calls.
+
+    Numba compares them whenever it resolves a call, and compiles its own functions, `numpy.empty`
+    and the like, once for all kernels with equal options.  Whether a kernel is a part of another
+    one, or inlined, does not matter to these; how sums may be added up does.
+    """
 
     __slots__ = ()
 
@@ -70,9 +76,7 @@ class _ComparableFlags(Flags):
         return hash(type(self))
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, _ComparableFlags) and self._values == other._values:
-            return True
-        return bool(super().__eq__(other))
+        return isinstance(other, _ComparableFlags) and self.fastmath == other.fastmath
 
 
 class KernelCompiler(Compiler):
@@ -127,6 +131,18 @@ class _KernelCache(FunctionCache):
                 warn_that_nothing_is_kept(error)
 
 
+def _as_writable(value: Any) -> Any:
+    """Copy arrays that cannot be written to: another type to Numba, which would compile for it."""
+    if isinstance(value, np.ndarray):
+        return value if value.flags.writeable else value.copy()
+    if not isinstance(value, tuple):
+        return value
+    parts = [_as_writable(part) for part in value]
+    if all(part is old for part, old in zip(parts, value, strict=True)):
+        return value
+    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+
+
 class Kernel(CPUDispatcher):
     """A function that is compiled when it is called."""
 
@@ -156,7 +172,11 @@ class Kernel(CPUDispatcher):
             super().add_overload(cres)
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        # Python calls: what was only a part so far is compiled anew.
+        # Python calls, with arrays of a type that is not known yet.
+        writable = _as_writable(args)
+        if writable is not args:
+            return lambda *_args, **_kws: self(*writable, **kws)  # what Numba is going to call
+        # What was only a part so far is compiled anew.
         with global_compiler_lock, _without_garbage_collection():
             for signature, result in list(self.overloads.items()):
                 if _Part.is_in(result):

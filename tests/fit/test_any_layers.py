@@ -39,6 +39,7 @@ from skdgn.layers import (
     Residual,
     Upsample,
 )
+from tests.portions import usually
 
 # Fits are short on purpose.
 pytestmark = pytest.mark.filterwarnings(
@@ -242,7 +243,7 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("seed", range(17))
+@pytest.mark.parametrize("seed", usually(range(17), 8))
 @pytest.mark.parametrize("name", SMALL)
 def test_em_never_loses(name: str, seed: int) -> None:
     rng = np.random.default_rng(seed)

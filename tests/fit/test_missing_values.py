@@ -15,6 +15,7 @@ from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._runtime.workers import Workers
 from tests.missing_values import fit_quietly, make_table, model_of, noise_of, with_missing
 from tests.networks import random_network, replace_layer
+from tests.portions import portions
 from tests.reference import quadrature
 
 D = 4
@@ -81,10 +82,11 @@ def test_statistics_give_the_gradient_of_the_observed_likelihood(kind: str) -> N
 
 
 @pytest.mark.no_cover
-def test_random_fits_never_decrease_and_never_fail() -> None:
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("first", portions(72, 24))
+def test_random_fits_never_decrease_and_never_fail(first: int) -> None:
     priors = [None, *[prior for prior in PRIORS if prior is not None]]
-    for seed in range(72):
+    for seed in range(first, first + 24):
+        rng = np.random.default_rng(seed)
         n_components = 1 + seed % 2
         n_features = 2 + seed % 4
         hidden_layer_sizes = [(3,), (), (2, 2)][seed % 3]

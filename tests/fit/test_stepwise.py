@@ -25,7 +25,7 @@ def stream() -> list[np.ndarray]:
 @pytest.mark.no_cover
 def test_a_stream_approaches_the_fit_of_all_rows(stream):
     rng = np.random.default_rng(0)
-    held_out = make_noisy_circle(2000, noise=0.05, random_state=1)
+    held_out = make_noisy_circle(500, noise=0.05, random_state=1)
     # Most samples are complete, and some are not.
     chunks = [np.where(rng.random(rows.shape) < 0.1, np.nan, rows) for rows in stream]
     # Fits with other seeds end up to 0.05 apart, of streams as of tables: three are averaged.

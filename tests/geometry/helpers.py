@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdgn._geometry.interface import Cells, integrate_cell
+from skdgn._geometry.integrals import integrate_all
+from skdgn._geometry.interface import Cells
 from skdgn._geometry.kinds import whole_space
-from skdgn._runtime.compiler import kernel
 
 # Tails of polyhedra take long; sums of prior masses do not need them to more than this.
 POLYHEDRON_LOG_TOLERANCE = np.log(1e-13)
@@ -23,21 +23,6 @@ class Integral(NamedTuple):
     covariance: np.ndarray
 
 
-@kernel
-def _integrate_all(
-    cells: Any,
-    centers: Any,
-    log_tolerance: float,
-    log_masses: Any,
-    means: Any,
-    covariances: Any,
-) -> None:
-    for r in range(len(centers)):
-        log_masses[r] = integrate_cell(
-            cells, r, centers[r], log_tolerance, means[r], covariances[r]
-        )
-
-
 def integrate_cells(
     cells: Cells,
     centers: ArrayLike,
@@ -45,21 +30,13 @@ def integrate_cells(
     log_tolerance: float = -np.inf,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Integrate N(centers[r], factors[r] factors[r]') over cell r; full accuracy unless told."""
-    n_cells = len(cells)
     centers = np.asarray(centers, dtype=float)
     factors = np.asarray(factors, dtype=float)
-    n_dimensions = centers.shape[1]
-    log_masses = np.empty(n_cells)
-    means = np.empty((n_cells, n_dimensions))
-    covariances = np.empty((n_cells, n_dimensions, n_dimensions))
     whitened_centers = np.linalg.solve(factors, centers[:, :, None])[:, :, 0]
-    _integrate_all(
+    log_masses, means, covariances, _ = integrate_all(
         cells.whiten(factors),
         np.ascontiguousarray(whitened_centers),
-        log_tolerance,
-        log_masses,
-        means,
-        covariances,
+        np.full(len(cells), log_tolerance),
     )
     return log_masses, means, covariances
 

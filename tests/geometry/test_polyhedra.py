@@ -16,6 +16,7 @@ from skdgn._geometry.sections import sliced_polyhedron
 from skdgn._partition.enumeration import build_partition
 from tests.geometry.helpers import cell_from_halfspaces, combine, cut, integrate
 from tests.networks import random_network
+from tests.portions import usually
 from tests.reference import masses, simplices
 
 # Flags are sums of terms of order one: this is what rounding leaves, with room for twenty terms.
@@ -122,7 +123,7 @@ def _interval(lower, upper):
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize(("distance", "n_halfspaces"), [(6.0, 3), (30.0, 6)])
+@pytest.mark.parametrize(("distance", "n_halfspaces"), usually([(30.0, 6), (6.0, 3)], 1))
 def test_tail_keeps_relative_accuracy(distance, n_halfspaces):
     normals, offsets = random_cell(11 * n_halfspaces, n_halfspaces, distance)
     got = integrate(cell_from_halfspaces(normals, offsets, 3), n_dimensions=3)

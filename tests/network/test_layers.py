@@ -40,6 +40,7 @@ from skdgn.layers import (
     Softshrink,
     Upsample,
 )
+from tests.portions import usually
 
 N_FEATURES = 3
 VARIANCE = 0.4
@@ -154,7 +155,7 @@ def test_log_densities_on_a_line_equal_quadrature(name: str) -> None:
 
 # Three dimensions take millions of points: some of the networks, with few boundaries.
 DIRECT = [(name, 2) for name in CUTTING]
-DIRECT += [(name, 3) for name in ("abs", "max_out_2", "max_pool_overlapping")]
+DIRECT += usually([(name, 3) for name in ("max_pool_overlapping", "abs", "max_out_2")], 1)
 
 
 @pytest.mark.parametrize(("name", "n_components"), DIRECT)

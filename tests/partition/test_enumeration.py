@@ -19,6 +19,7 @@ from tests.networks import (
     random_network,
     regions_of_patterns,
 )
+from tests.portions import usually
 from tests.reference import patterns as reference
 
 LATENT_DIMENSIONS = (1, 2, 3)
@@ -39,13 +40,13 @@ SMALLEST_STEP = 1e-11
 # A point on a facet is off by rounding errors; deep facets come from sums with some cancellation.
 FACET_ACCURACY = 1e-13
 
-# 200 random networks, in portions that run in parallel.
+# 200 random networks.
 SEEDS = {1: range(70), 2: range(100, 180), 3: range(200, 250)}
 PORTION = 10
 PORTIONS = [
-    pytest.param(n_components, seeds[first : first + PORTION], id=f"S{n_components}-{first}")
+    portion
     for n_components, seeds in SEEDS.items()
-    for first in range(0, len(seeds), PORTION)
+    for portion in usually([(n_components, first) for first in seeds[::PORTION]], 1)
 ]
 
 
@@ -169,11 +170,11 @@ def check_maps_agree_on_facets(network: Network, partition: Partition) -> int:
     return len(ends)
 
 
-@pytest.mark.parametrize(("n_components", "seeds"), PORTIONS)
-def test_random_networks(n_components: int, seeds: range) -> None:
+@pytest.mark.parametrize(("n_components", "first"), PORTIONS)
+def test_random_networks(n_components: int, first: int) -> None:
     points = latent_points(n_components)
     crossings, regions = 0, 0
-    for network in random_networks(n_components, seeds):
+    for network in random_networks(n_components, range(first, first + PORTION)):
         partition = build_partition(network)
         assert partition.patterns.shape == (len(partition), sum(network.hidden_layer_sizes))
         # No unit is identically zero here: every pattern that is met must be listed as it is.
@@ -359,7 +360,7 @@ def test_as_many_regions_as_allowed_are_not_refused() -> None:
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])
-@pytest.mark.parametrize(("n_components", "n_networks"), [(1, 100), (2, 150), (3, 100)])
+@pytest.mark.parametrize(("n_components", "n_networks"), [(1, 50), (2, 50), (3, 30)])
 def test_boundaries_that_nearly_are_equal_and_nearly_meet_in_one_point(
     n_components: int, n_networks: int, n_layers: int
 ) -> None:

@@ -13,12 +13,11 @@ from skdgn._posterior.model import Model
 from skdgn._posterior.visits import Visitor
 from skdgn._runtime.workers import Workers
 from tests.networks import make_network, nearly_concurrent
+from tests.portions import usually
 from tests.reference.latent_integral import integrate_over_latent_space
 
 # What the quadrature is asked for; it is not as good as the package.
 QUADRATURE_ACCURACY = 1e-8
-# Each takes about a second.
-N_QUADRATURES = 2
 VARIANCE = 0.1
 # Log densities have a relative error of rounding, and so has the reference.
 ACCURACY = 1e-11
@@ -29,28 +28,26 @@ def draw_rows(network: Network, n_rows: int, rng: np.random.Generator) -> np.nda
     return rows + np.sqrt(VARIANCE) * rng.normal(size=rows.shape)
 
 
+@pytest.mark.parametrize("seed", usually(range(2), 1))  # each quadrature takes about a second
 @pytest.mark.parametrize("n_layers", [1, 2])
 @pytest.mark.parametrize("n_components", [2, 3])
 def test_densities_of_nearly_concurrent_boundaries_equal_quadrature(
-    n_components: int, n_layers: int
+    n_components: int, n_layers: int, seed: int
 ) -> None:
     noise = Noise.from_covariance(VARIANCE, 3)
-    for seed in range(N_QUADRATURES):
-        network, _ = nearly_concurrent(n_components, n_layers, seed)
-        rows = draw_rows(network, 1, np.random.default_rng(seed))
-        found = Model.build(network, noise).log_density(rows, Workers())
-        # The reference has three latent dimensions; the first ones may do nothing.
-        first = np.pad(network.coefs[0], ((0, 0), (3 - n_components, 0)))
-        for row, value in zip(rows, found, strict=True):
-            expected = integrate_over_latent_space(
-                [first, *network.coefs[1:]],
-                list(network.intercepts),
-                network.activations[0].negative_slope,
-                VARIANCE * np.eye(3),
-                row,
-                tolerance=QUADRATURE_ACCURACY,
-            )
-            assert value == pytest.approx(expected.log_density, abs=3 * QUADRATURE_ACCURACY), seed
+    network, _ = nearly_concurrent(n_components, n_layers, seed)
+    (row,) = draw_rows(network, 1, np.random.default_rng(seed))
+    (found,) = Model.build(network, noise).log_density(row[None], Workers())
+    # The reference has three latent dimensions; the first ones may do nothing.
+    expected = integrate_over_latent_space(
+        [np.pad(network.coefs[0], ((0, 0), (3 - n_components, 0))), *network.coefs[1:]],
+        list(network.intercepts),
+        network.activations[0].negative_slope,
+        VARIANCE * np.eye(3),
+        row,
+        tolerance=QUADRATURE_ACCURACY,
+    )
+    assert found == pytest.approx(expected.log_density, abs=3 * QUADRATURE_ACCURACY)
 
 
 def network_with_units_out_of_reach(

@@ -11,7 +11,7 @@ from skdgn import PiecewiseAffineDGN
 from skdgn._posterior.feature_distributions import MixedDistributions, quantiles
 from tests.networks import random_network
 
-N_NODES, N_PANELS = 40, 60
+N_NODES, N_PANELS = 40, 30
 
 
 def make_model(n_components: int, widths: tuple[int, ...], kind: str) -> PiecewiseAffineDGN:
@@ -187,7 +187,7 @@ def test_mixtures_of_distributions() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     np.testing.assert_allclose(mixed.cdf(quantiles(mixed, 0.2)), 0.2, rtol=1e-11)
     # The variance by the quantiles: an integral over all shares.
-    nodes, gauss = np.polynomial.legendre.leggauss(60)
+    nodes, gauss = np.polynomial.legendre.leggauss(30)
     angles = 0.25 * np.pi * (1.0 + nodes)  # shares sin^2: the tails are smooth in the angle
     squares = [(quantiles(mixed, np.sin(a) ** 2) - mixed.mean) ** 2 for a in angles]
     densities = 0.25 * np.pi * gauss * np.sin(2.0 * angles)

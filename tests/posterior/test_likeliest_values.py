@@ -83,15 +83,18 @@ def test_a_bent_network_by_quadrature(n_components: int) -> None:
         probability = np.diff(model.conditional_cdf(ends, given=[0, 2])[:, 0].reshape(-1, 2))
         assert probability.sum() == pytest.approx(0.8, abs=COVERAGE_ERROR)
 
-        def falling(value: float, n: int = n) -> float:
-            row = np.where(np.arange(3) == 1, value, conditions[n])
-            return -float(model.score_samples(row[None])[0])
+        def falling(values: np.ndarray, n: int = n) -> np.ndarray:
+            table = np.tile(conditions[n], (np.size(values), 1))
+            table[:, 1] = values
+            return -model.score_samples(table)
 
         grid = np.linspace(own.min(), own.max(), 400)
-        best = grid[np.argmin([falling(value) for value in grid])]
+        best = grid[np.argmin(falling(grid))]
         width = grid[1] - grid[0]
-        exact = minimize_scalar(falling, bounds=(best - width, best + width), method="bounded")
-        assert falling(found[n]) == pytest.approx(exact.fun, abs=1e-6)
+        exact = minimize_scalar(
+            lambda value: falling(value)[0], bounds=(best - width, best + width), method="bounded"
+        )
+        assert falling(found[n])[0] == pytest.approx(exact.fun, abs=1e-6)
 
 
 def test_samples_of_which_nothing_is_known_have_the_distribution_of_all() -> None:

@@ -99,7 +99,7 @@ def test_four_dimensions() -> None:
 
 
 def test_posterior_moments(posterior: Posterior) -> None:
-    n_draws = 1_000_000
+    n_draws = 300_000
     draws = posterior.sample(n_draws, random_state=0)
     for n in range(len(posterior)):
         deviations = draws[:, n] - posterior.mean[n]

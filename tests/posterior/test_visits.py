@@ -15,6 +15,7 @@ from skdgn._partition.enumeration import Partition, build_partition
 from skdgn._posterior.visits import Visitor, Visits
 from tests.geometry.helpers import integrate_cells
 from tests.networks import DEGENERATE, random_architecture, random_network
+from tests.portions import usually
 from tests.reference.latent_integral import integrate_over_latent_space
 from tests.reference.line_posterior import line_posterior
 
@@ -179,7 +180,7 @@ def row_off_the_manifold(
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("activation", "deviations"),
-    [("relu", 20.0), ("relu", -100.0), ("leaky_relu", -20.0), ("abs", 100.0)],
+    usually([("relu", -100.0), ("leaky_relu", -20.0), ("relu", 20.0), ("abs", 100.0)], 2),
 )
 def test_tail_for_three_latent_dimensions(activation: str, deviations: float) -> None:
     network = random_network(3, (4, 3), n_features=4, activation=activation, seed=2)

@@ -28,7 +28,6 @@ ORDERS = [np.arange(5)[::-1], np.array([2, 0, 4, 1, 3])]
 
 # Tied values put the noise of a feature at its floor, which a warning says; a few iterations do.
 @pytest.mark.filterwarnings("ignore:The noise of feature", "ignore:EM did not converge")
-@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -38,12 +37,12 @@ ORDERS = [np.arange(5)[::-1], np.array([2, 0, 4, 1, 3])]
         {"covariance_type": "diag", "weight_prior": "uniform", "prior_scale": 50.0},
     ],
 )
-@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize(("missing", "order"), [(False, ORDERS[0]), (True, ORDERS[1])])
 def test_fits_do_not_depend_on_the_order_of_columns(
     order: np.ndarray, parameters: dict, missing: bool
 ) -> None:
     rows = make_rows(missing=missing)
-    settings = {"hidden_layer_sizes": (4,), "tol": 1e-2, "max_iter": 20, "random_state": 3}
+    settings = {"hidden_layer_sizes": (4,), "tol": 1e-2, "max_iter": 6, "random_state": 3}
     settings |= parameters
     model = PiecewiseAffineDGN(**settings).fit(rows)
     other = PiecewiseAffineDGN(**settings).fit(rows[:, order])
