@@ -10,6 +10,8 @@ Ensembles are averages of densities, of as many members.  Those of Gaussian mixt
 bootstrap samples, and take turns with the three sizes that validation likes best for a single
 model.  Ours has its default members; samples that a member has not seen tell how much it counts
 (``weights="stacked"``).
+
+`R-BP` (`recursive_predictive.py`) runs on tiny tables only, of at most 300 rows to fit.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import Any, NamedTuple
 import joblib
 import numpy as np
 from numpy.typing import NDArray
+from recursive_predictive import RecursivePredictive
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
@@ -45,9 +48,12 @@ THEIRS = ("GaussianMixture", "KernelDensity", "BayesianGaussianMixture")
 BAGGED = "bagged GaussianMixture"
 OURS = ("PiecewiseAffineDGN", "DGNMixture")
 ENSEMBLE = "DGNEnsemble"
-METHODS = (*THEIRS, BAGGED, *OURS, ENSEMBLE)
+RECURSIVE = "R-BP"
+METHODS = (*THEIRS, BAGGED, RECURSIVE, *OURS, ENSEMBLE)
 # Nothing is chosen for these: one fit.
-AVERAGES = (BAGGED, ENSEMBLE)
+AVERAGES = (BAGGED, RECURSIVE, ENSEMBLE)
+# Every sample is compared with every other: for tiny tables only.
+MOST_RECURSIVE_ROWS = 300
 N_MEMBERS = 6
 N_MEMBER_SIZES = 3
 N_FOLDS = 5
@@ -92,8 +98,10 @@ class BaggedGaussianMixture:
         return np.asarray(logsumexp(densities, axis=0) - np.log(len(densities)))
 
 
-def is_at_hand(method: str) -> bool:
-    """Whether this version of the package has an estimator, if it is one of ours."""
+def is_feasible(method: str, n_rows: int) -> bool:
+    """Whether a method is there, in this version of the package, and takes so many rows."""
+    if method == RECURSIVE:
+        return n_rows <= MOST_RECURSIVE_ROWS
     return method not in (*OURS, ENSEMBLE) or hasattr(skdgn, method)
 
 
@@ -104,7 +112,7 @@ def candidates(
     trials: list[dict[str, Any]],
 ) -> Iterator[Parameters]:
     """List what is tried on so many rows, given the results of other methods and its own so far."""
-    if method == ENSEMBLE:
+    if method in (ENSEMBLE, RECURSIVE):
         yield {}
     elif method == BAGGED:
         ranked = sorted(results["GaussianMixture"]["trials"], key=lambda own: -own["validation"])
@@ -192,6 +200,8 @@ def make(method: str, parameters: Parameters, seed: int, n_members: int) -> Any:
         return skdgn.PiecewiseAffineDGN(**parameters, random_state=seed)
     if method == "KernelDensity":
         return KernelDensity(**parameters)
+    if method == RECURSIVE:
+        return RecursivePredictive(random_state=seed)
     kinds = {"GaussianMixture": GaussianMixture, "BayesianGaussianMixture": BayesianGaussianMixture}
     return kinds[method](**parameters, random_state=seed)
 
@@ -296,7 +306,7 @@ class Task(NamedTuple):
         train, test = self.split()
         compile_kernels()
         for method in options.methods:
-            if is_at_hand(method) and method not in results:
+            if is_feasible(method, len(train)) and method not in results:
                 results[method] = run(
                     method, train, test, self.seed, results, options.members, options.seconds
                 )

@@ -6,7 +6,8 @@ RNADE (Uria, Murray and Larochelle, 2013): ten folds, mean log density, beside m
 analyzers, RNADE, and an average of RNADEs of 16 orders.  AR-BP (Ghalebikesabi, Holmes, Fong and
 Lehmann, UAI 2023, Table 1): half of the rows to fit, half to judge, mean negative log density,
 beside kernels and masked autoregressive flows.  Its splits are not published: ours are ten random
-ones.  Nobody's folds or splits are the same as ours.
+ones.  Nobody's folds or splits are the same as ours.  Of its authors' methods, R-BP is run here on
+the same splits; AR-BP, which extends it, is not.
 
 Discrete columns are dropped, and one of each pair with a correlation above 0.98.  Which one, the
 papers do not say.  The number of columns they state follows if the first goes (RNADE: 15 of

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import FitFailedWarning
+from sklearn.base import BaseEstimator
 from sklearn.utils import Bunch
-from sklearn.utils.parallel import Parallel, delayed
 
 from skdgn._estimators.attributes import unchanged_by_failure
 from skdgn._estimators.checks import check_observed
+from skdgn._estimators.complaints import complain
 from skdgn._estimators.density import ExactDensity, SumOfDensities, check_density
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.inference import InformationCriteria
+from skdgn._estimators.member_fits import Fits, Questions, Task, reseed, run_tasks
 from skdgn._estimators.members import default_members
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, fit_context
 from skdgn._estimators.validation import check_weights, validate_rows
-from skdgn._fit import bootstrap_weights, stack, subsample_weights
+from skdgn._fit import bootstrap_weights, stack_with_scales, subsample_weights
+from skdgn._posterior import WeightedSum
 from skdgn._runtime import (
     Floats,
-    Reporter,
     VersionedMixin,
     fits_into,
     make_generator,
     merge_duplicates,
-    way_of_returning,
 )
 
 _RULES = ("equal", "stacked", "bic")
@@ -39,6 +37,10 @@ _RULES = ("equal", "stacked", "bic")
 _SHARE, _DRAWS = 0.8, 1
 # Parts of the samples of which one after the other is held out, to stack fits to all of them.
 _N_FOLDS = 5
+# So many members leave out all samples once, whatever rounding makes of the share.
+_ROUNDING = 1e-9
+# Weights are chosen by at most so many samples.
+_MOST_ASKED = 20_000
 
 
 class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator):
@@ -70,6 +72,13 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         which every member is fitted five times more.  ``"bic"`` takes ``exp(-bic / 2)``, the
         approximate posterior probability of a member fitted to all samples.  Numbers are divided by
         their sum.
+    noise_scales : array-like of shape (n_scales,), default=(1, 3, 10, 100)
+        Factors of the variances of the members' noise, the first of which is 1.  Each member is
+        averaged with copies of itself whose noise is so much wider, by weights under which samples
+        that members have not seen are likeliest (``scale_weights_``).  So an average of members
+        that are too sure of themselves, as all fits to few samples are, is not; and single samples
+        far from all others cost less.  Where members have seen all samples, there is no telling,
+        and noise stays as it was fitted; ``(1,)`` asks for that.
     n_best : int, default=None
         How many members to keep, those of the lowest `bic` of fits to all samples.  None keeps all.
         With a list of candidates and equal weights it is the plain average of the best.
@@ -89,6 +98,10 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         The same by name, if ``estimator`` is a list with names.
     weights_ : ndarray of shape (n_members,)
         Their weights, which add up to 1.
+    noise_scales_ : ndarray of shape (n_scales,)
+        Factors of the variances of the members' noise.
+    scale_weights_ : ndarray of shape (n_scales,)
+        Weights of the copies of each member with noise so much wider, which add up to 1.
     bics_ : ndarray of shape (n_members,)
         Bayesian information criterion of the members kept, if the weights or ``n_best`` ask for it.
     n_features_in_ : int
@@ -104,6 +117,10 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
 
     Notes
     -----
+    The density is ``sum_k weights_[k] sum_s scale_weights_[s] p_ks(x)``, where ``p_ks`` is member k
+    with the variances of its noise multiplied by ``noise_scales_[s]``.  Weights are chosen by at
+    most 20,000 samples.
+
     There is neither ``aic`` nor ``bic`` of an ensemble: an average is not fitted by maximum
     likelihood, and the number of parameters of its members says nothing about how closely it can
     follow its samples.  Compare by `score` on samples that were held out.
@@ -132,12 +149,15 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         "bootstrap": ["boolean"],
         "max_samples": [None, Interval(Real, 0, 1, closed="right")],
         "weights": "no_validation",
+        "noise_scales": ["array-like"],
         "n_best": [None, Interval(Integral, 1, None, closed="left")],
         **WORK_CONSTRAINTS,
     }
 
     # Set by fit.
     estimators_: list[Any]
+    noise_scales_: Floats
+    scale_weights_: Floats
 
     def __init__(
         self,
@@ -147,6 +167,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         bootstrap: bool = False,
         max_samples: float | None = None,
         weights: Any = "equal",
+        noise_scales: ArrayLike = (1.0, 3.0, 10.0, 100.0),
         n_best: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -157,6 +178,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         self.bootstrap = bootstrap
         self.max_samples = max_samples
         self.weights = weights
+        self.noise_scales = noise_scales
         self.n_best = n_best
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -204,7 +226,9 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
             list(estimators),
             len(estimators),
             weights="equal" if weights is None else weights,
+            noise_scales=(1.0,),
         )
+        ensemble.noise_scales_ = ensemble.scale_weights_ = np.ones(1)
         ensemble.weights_ = _check_member_weights(
             np.ones(len(estimators)) if weights is None else weights, len(estimators)
         )
@@ -249,6 +273,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         """
         names, templates = self._check_templates()
         given_weights = self._check_weights(templates)
+        scales = self._check_scales()
         with unchanged_by_failure(self):
             table = validate_rows(self, X, reset=True, min_samples=2)
             table_weights = check_weights(sample_weight, table)
@@ -260,13 +285,15 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
                 rows, row_weights = merge_duplicates(table, table_weights)
             else:
                 rows, row_weights = table, table_weights
-            members, log_densities, interrupted = self._fit_members(templates, rows, row_weights)
+            fits = self._fit_members(templates, rows, row_weights, scales)
+            members = fits.members
             kept = [k for k, member in enumerate(members) if member is not None]
             bics: Floats | None = None
             if self._needs_bic():
                 bics = np.array([members[k].bic(rows, row_weights) for k in kept])
                 order = np.sort(np.argsort(bics, kind="stable")[: self.n_best])
                 kept, bics = [kept[i] for i in order], bics[order]
+            weights: Floats | None = None
             if given_weights is not None:
                 weights = given_weights[kept]
                 if not weights.sum() > 0.0:
@@ -277,14 +304,19 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
             elif self.weights == "bic":
                 assert bics is not None  # the rule asks for them
                 weights = np.exp(-0.5 * (bics - bics.min()))
-            elif self.weights == "stacked":
-                weights = stack(log_densities[:, kept], row_weights)
-            else:
+            elif self.weights != "stacked":
                 weights = np.ones(len(kept))
+            if weights is not None:
+                weights = weights / weights.sum()
+            weights, scale_weights = stack_with_scales(
+                fits.log_densities[:, kept], fits.row_weights, weights
+            )
+            is_used = scale_weights > 0.0  # nobody can tell where nothing was held out
             self.__dict__.pop("named_estimators_", None)
             self.__dict__.pop("bics_", None)
             self.estimators_ = [members[k] for k in kept]
-            self.weights_ = weights / weights.sum()
+            self.weights_ = weights
+            self.noise_scales_, self.scale_weights_ = scales[is_used], scale_weights[is_used]
             if bics is not None:
                 self.bics_ = bics
             if names is not None:
@@ -292,7 +324,11 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
             for member in self.estimators_:
                 if hasattr(self, "feature_names_in_"):
                     member.feature_names_in_ = self.feature_names_in_
-        if interrupted:
+        n_unfinished = sum(not complaint.has_converged for complaint in fits.complaints)
+        advice = f"in {n_unfinished} fits of members. Increase max_iter or tol of the estimator."
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        complain(fits.complaints, advice, self._column_names(), level=3)
+        if fits.were_interrupted:
             raise KeyboardInterrupt(
                 f"The fit was interrupted; {len(kept)} of {len(members)} members were kept."
             )
@@ -350,6 +386,21 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
 
     def _members(self) -> Sequence[ExactDensity]:
         return self.estimators_
+
+    def _fitted_model(self) -> WeightedSum:
+        average = super()._fitted_model()
+        if len(self.noise_scales_) == 1:
+            return average
+        return WeightedSum(
+            average.weights,
+            [
+                WeightedSum(
+                    self.scale_weights_,
+                    [member.widen(scale) for scale in self.noise_scales_.tolist()],
+                )
+                for member in average.members
+            ],
+        )
 
     def _needs_bic(self) -> bool:
         return self.n_best is not None or (isinstance(self.weights, str) and self.weights == "bic")
@@ -417,134 +468,65 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
             )
         return weights
 
-    def _fit_members(
-        self, templates: list[Any], rows: NDArray[Any], row_weights: Floats
-    ) -> tuple[list[Any], Floats, bool]:
-        """Fit all members; return them, None for those that failed, and what they were not shown.
+    def _check_scales(self) -> Floats:
+        """Return the factors of the noise."""
+        requirement = (
+            "noise_scales must be positive numbers, the first of which is 1, got "
+            f"{self.noise_scales!r}."
+        )
+        try:
+            scales = np.array(self.noise_scales, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(requirement) from error
+        if scales.ndim != 1 or not np.isfinite(scales).all() or not (scales > 0.0).all():
+            raise ValueError(requirement)
+        if scales.size == 0 or scales[0] != 1.0:
+            raise ValueError(requirement)
+        return scales
 
-        The log densities (n, K) are NaN where a member has seen a sample, or was not asked.  The
-        last value tells whether there was an interrupt.
-        """
+    def _fit_members(
+        self, templates: list[Any], rows: NDArray[Any], row_weights: Floats, scales: Floats
+    ) -> Fits:
+        """Fit all members, and ask each for the log densities of samples it has not seen."""
         generator = make_generator(self.random_state)
         seeds = generator.integers(np.iinfo(np.int32).max, size=len(templates))
         seeded = [
-            _prepare(template, int(seed)) for template, seed in zip(templates, seeds, strict=True)
+            reseed(template, int(seed)) for template, seed in zip(templates, seeds, strict=True)
         ]
         is_stacked = isinstance(self.weights, str) and self.weights == "stacked"
-        tasks = []
-        nothing = np.empty(0, dtype=np.intp)
-        draw = bootstrap_weights if self.bootstrap else subsample_weights
         share = self._share()
         are_all_drawn = not self.bootstrap and share == 1.0
+        asked = np.flatnonzero(row_weights > 0.0)
+        if len(asked) > _MOST_ASKED:
+            asked = np.sort(generator.choice(asked, _MOST_ASKED, replace=False))
+        tasks = []
         for k, template in enumerate(seeded):
-            weights, held_out = row_weights, nothing
-            if not are_all_drawn:
+            weights = row_weights
+            if self.bootstrap:
                 # Of a seed of its own: the first members are the same, however many there are.
                 chooser = np.random.default_rng([seeds[k], _DRAWS])
-                weights = draw(rows, row_weights, share, chooser)
-                held_out = np.flatnonzero(weights == 0.0) if is_stacked else nothing
-            tasks.append(_Task(k, template, weights, held_out, is_member=True))
+                weights = bootstrap_weights(rows, row_weights, share, chooser)
+            elif not are_all_drawn:
+                n_turns = math.floor(1.0 / (1.0 - share) + _ROUNDING)
+                chooser = np.random.default_rng([seeds[k - k % n_turns], _DRAWS])
+                weights = subsample_weights(rows, row_weights, share, chooser, k % n_turns)
+            held_out = np.flatnonzero(weights[asked] == 0.0)
+            tasks.append(Task(k, template, weights, held_out, is_member=True))
         if is_stacked and are_all_drawn:
             folds = generator.permutation(len(rows)) % min(_N_FOLDS, len(rows))
             for fold in range(folds.max() + 1):
                 weights = np.where(folds == fold, 0.0, row_weights)
+                held_out = np.flatnonzero(folds[asked] == fold)
                 tasks += [
-                    _Task(k, template, weights, np.flatnonzero(folds == fold), is_member=False)
+                    Task(k, template, weights, held_out, is_member=False)
                     for k, template in enumerate(seeded)
                 ]
-        return self._run(tasks, rows, len(templates))
-
-    def _run(
-        self, tasks: list[_Task], rows: NDArray[Any], n_members: int
-    ) -> tuple[list[Any], Floats, bool]:
-        """Fit what is to be fitted, in parallel; whatever was finished is kept."""
-        members: list[Any] = [None] * n_members
-        log_densities = np.full((len(rows), n_members), np.nan)
-        errors: dict[int, Exception] = {}
-        reporter, n_done, interrupted = Reporter(self.verbose), 0, False
-        parallel = Parallel(n_jobs=self.n_jobs, return_as=way_of_returning())
-        try:
-            for task, outcome in zip(
-                tasks,
-                parallel(delayed(_run_task)(task, rows, n_members) for task in tasks),
-                strict=True,
-            ):
-                n_done += 1
-                if isinstance(outcome, Exception):
-                    errors.setdefault(task.member, outcome)
-                    continue
-                member, held_out = outcome
-                log_densities[task.held_out, task.member] = held_out
-                if task.is_member:
-                    members[task.member] = member
-                reporter.head(f"fit {n_done}/{len(tasks)}")
-        except KeyboardInterrupt:
-            interrupted = True
-        for k in errors:
-            members[k] = None
-        n_fitted = sum(member is not None for member in members)
-        if n_fitted == 0:
-            if interrupted or not errors:
-                raise KeyboardInterrupt
-            raise next(iter(errors.values()))
-        # One level for scikit-learn's wrapper of `fit`, one each for `fit` and two methods here.
-        if errors:
-            first = min(errors)
-            warnings.warn(
-                f"The fits of {len(errors)} of {n_members} members failed, and they were left out: "
-                f"{sorted(errors)}. The first error was: {errors[first]}",
-                FitFailedWarning,
-                stacklevel=5,
-            )
-        return members, log_densities, interrupted
-
-
-@dataclass(frozen=True)
-class _Task:
-    """A fit: of a member, or of what it would have been without some of the samples."""
-
-    member: int
-    template: Any
-    row_weights: Floats
-    held_out: NDArray[np.intp]
-    is_member: bool
+        questions = Questions(rows[asked], row_weights[asked], scales)
+        return run_tasks(tasks, rows, questions, len(templates), self.n_jobs, self.verbose)
 
 
 def _is_pair(item: Any) -> bool:
     return isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
-
-
-def _prepare(template: Any, seed: int) -> Any:
-    """Copy an estimator, with seeds of its own; members share the processors already."""
-    member = clone(template)
-    names = member.get_params(deep=True)
-    seeds = np.random.default_rng(seed).integers(np.iinfo(np.int32).max, size=len(names))
-    changes: dict[str, Any] = {}
-    for name, own_seed in zip(names, seeds, strict=True):
-        last = name.rpartition("__")[2]
-        if last == "random_state":
-            changes[name] = int(own_seed)
-        elif last == "n_jobs":
-            changes[name] = 1
-    return member.set_params(**changes)
-
-
-def _run_task(task: _Task, rows: NDArray[Any], n_members: int) -> tuple[Any, Floats] | Exception:
-    """Fit an estimator; return it and log densities of what was held out, or the error."""
-    member = clone(task.template)
-    purpose = "" if task.is_member else " to all but a fold, for its weight"
-    heading = f"fit of member {task.member + 1}/{n_members}{purpose}"
-    Reporter(getattr(member, "verbose", 0)).head(heading)
-    try:
-        member.fit(rows, None, task.row_weights)
-        held_out = np.empty(0)
-        if task.held_out.size > 0:
-            held_out = member.score_samples(rows[task.held_out])
-    except Warning:  # somebody wants warnings to be errors
-        raise
-    except Exception as error:  # whatever it is, the other members must not be lost
-        return error
-    return (member if task.is_member else None), held_out
 
 
 def _check_same_features(estimators: Sequence[Any]) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from skdgn._estimators.attributes import unchanged_by_failure
 from skdgn._estimators.callbacks import FitTasks
+from skdgn._estimators.complaints import Complaint, complain
 from skdgn._estimators.density import ExactDensity
 from skdgn._estimators.progress import IterationPrinter, describe_interrupt
 from skdgn._estimators.sklearn_parts import CallbackSupportMixin, fit_context
@@ -29,9 +28,6 @@ from skdgn._fit import (
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._runtime import Floats, draw_seed
-
-# So many features are named in a warning.
-_MOST_NAMES = 5
 
 
 class FittedByEM(CallbackSupportMixin, ExactDensity):
@@ -129,16 +125,15 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
         result = self._fit(X, sample_weight)
         if result.interrupted:
             raise KeyboardInterrupt(describe_interrupt(self.n_iter_))
+        complaint = Complaint(
+            result.converged or result.stopped, np.flatnonzero(result.bound_by_ties).tolist()
+        )
+        advice = (
+            f"within max_iter={self.max_iter} iterations. Increase max_iter or tol, or call fit "
+            "again with warm_start=True."
+        )
         # One level for scikit-learn's wrapper of `fit`, one for this method.
-        if not result.converged and not result.stopped:
-            warnings.warn(
-                f"EM did not converge within max_iter={self.max_iter} iterations. "
-                "Increase max_iter or tol, or call fit again with warm_start=True.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        if result.bound_by_ties.any():
-            warnings.warn(self._describe_ties(result.bound_by_ties), UserWarning, stacklevel=3)
+        complain([complaint], advice, self._column_names(), level=3)
         return self
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -254,14 +249,3 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
             "lower_bound_error_": result.lower_bound_error,
             "_running": [own.to_state() for own in result.running],
         }
-
-    def _describe_ties(self, bound_by_ties: NDArray[np.bool_]) -> str:
-        """Say that the noise of some features (D,) is at its floor."""
-        names = [str(self._column_names()[j]) for j in np.flatnonzero(bound_by_ties)]
-        listed = ", ".join(names[:_MOST_NAMES])
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        return (
-            f"The noise of feature{'s' if len(names) > 1 else ''} {listed}{more} is as small as "
-            "tied values allow (see Notes of PiecewiseAffineDGN): how high the density is there is "
-            "set by that floor. Compare such densities with each other only."
-        )

@@ -9,9 +9,13 @@ import numpy as np
 from skdgn._estimators.mixture import DGNMixture
 from skdgn._estimators.network import PiecewiseAffineDGN
 
-# Hidden units of a network, 0 if it is straight, and noise of the large mixtures; samples for each
-# of their networks, and most of these.
-_LARGE = ((4, "diag", 20, 64), (4, "full", 40, 32), (0, "full", 40, 32))
+# Hidden units of a network, 0 if it is straight, noise of the large mixtures and whether all their
+# networks share it; samples for each of their networks, and most of these.
+_LARGE = (
+    (4, "diag", False, 20, 64),
+    (4, "full", False, 40, 32),
+    (0, "full", True, 8, 64),
+)
 
 
 def default_members(n_members: int, total_weight: float = np.inf) -> list[DGNMixture]:
@@ -22,12 +26,12 @@ def default_members(n_members: int, total_weight: float = np.inf) -> list[DGNMix
     is one Gaussian, for samples that are far from what all others have seen.
     """
     kinds = [DGNMixture()]
-    for n_units, covariance_type, n_samples, most in _LARGE:
+    for n_units, covariance_type, is_tied, n_samples, most in _LARGE:
         network = PiecewiseAffineDGN(
             1, hidden_layer_sizes=(n_units,) if n_units else (), covariance_type=covariance_type
         )
         n_networks = int(min(most, max(1, total_weight // n_samples)))
-        kinds.append(DGNMixture(network, n_networks))
+        kinds.append(DGNMixture(network, n_networks, tied_noise=is_tied))
     members = list(itertools.islice(itertools.cycle(kinds), n_members))
     if n_members > 1:
         gaussian = PiecewiseAffineDGN(1, hidden_layer_sizes=(), covariance_type="full")

@@ -126,7 +126,9 @@ class DGNMixture(
         EM stops when an iteration adds less than this to the mean log-likelihood (nats per
         sample), twice in a row.
     warm_start : bool, default=False
-        Whether `fit` goes on from the parameters of the last fit.
+        Whether `fit` goes on from the parameters of the last fit.  The prior of the noise is
+        estimated anew from these, unless ``noise_prior_weight`` is a number; then ``lower_bound_``
+        can be lower than that of the last fit.
     n_jobs : int, default=None
         Number of threads, as in joblib: -1 is all cores, None is one.  Within
         ``joblib.parallel_config(backend)`` the work goes to processes or to a cluster instead;

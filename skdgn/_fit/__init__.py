@@ -8,7 +8,7 @@ from skdgn._fit.resampling import bootstrap_weights, subsample_weights
 from skdgn._fit.running_statistics import Running
 from skdgn._fit.size_choice import SizeSettings, fit_sizes
 from skdgn._fit.size_path import CRITERIA
-from skdgn._fit.stacking import stack
+from skdgn._fit.stacking import stack_with_scales
 from skdgn._fit.steps import M_STEPS
 from skdgn._fit.stepwise import StepResult, take_mixture_step, take_step
 from skdgn._fit.weight_priors import PRIORS
@@ -31,7 +31,7 @@ __all__ = [
     "fit_normal_scores",
     "fit_power",
     "fit_sizes",
-    "stack",
+    "stack_with_scales",
     "subsample_weights",
     "take_mixture_step",
     "take_step",

@@ -281,6 +281,8 @@ class LocalFits:
         """Fit one network to the samples of two."""
         pair = [first, second]
         shares, models = self.shares[:, pair].sum(axis=1), [self.state.models[k] for k in pair]
+        if shares.sum() == 0.0:
+            return None
         n_units = sum(sum(model.network.hidden_layer_sizes) for model in models)
         bent = self.sizes.bent(max(n_units, _FIRST_UNITS * self.sizes.n_components))
         parts = [(model.network, model.noise) for model in models]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._runtime import Floats, value_ranges
+
+# Of one minus a share.
+_ROUNDING = 1e-9
 
 
 def bootstrap_weights(
@@ -31,17 +35,24 @@ def bootstrap_weights(
 
 
 def subsample_weights(
-    rows: NDArray[Any], row_weights: Floats, share: float, generator: np.random.Generator
+    rows: NDArray[Any],
+    row_weights: Floats,
+    share: float,
+    generator: np.random.Generator,
+    turn: int = 0,
 ) -> Floats:
     """Draw a share of samples (n, D) without replacement; return weights (n,), 0 of the others.
 
-    A feature that would not vary any more keeps the samples of its smallest and its largest value.
+    Those that are left out take turns: of the same generator, other turns leave out others, until
+    all have been.  A feature that would not vary any more keeps the samples of its smallest and its
+    largest value.
     """
-    candidates = np.flatnonzero(row_weights > 0.0)
-    n_kept = min(max(round(share * len(candidates)), 2), len(candidates))
-    weights = np.zeros(len(rows))
-    kept = generator.choice(candidates, n_kept, replace=False)
-    weights[kept] = row_weights[kept]
+    candidates = generator.permutation(np.flatnonzero(row_weights > 0.0))
+    n_left_out = min(math.floor((1.0 - share) * len(candidates) + _ROUNDING), len(candidates) - 2)
+    weights = row_weights.copy()
+    if n_left_out > 0:
+        first = n_left_out * (turn % (len(candidates) // n_left_out))
+        weights[candidates[first : first + n_left_out]] = 0.0
     extremes = _lost_extremes(rows, row_weights, weights)
     weights[extremes] = row_weights[extremes]
     return weights

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,10 @@ class NetworkModel(ABC):
 
     network: Network
     noise: Noise
+
+    @abstractmethod
+    def with_noise(self, noise: Noise) -> Self:
+        """Return the same network with other noise."""
 
     @abstractmethod
     def list_regions(self) -> Partition:
@@ -107,6 +111,23 @@ class NetworkModel(ABC):
                 return most
             n_parameters = min(n_parameters - n_components * n_factors, most)
         return n_parameters
+
+    @cached_property
+    def _widened(self) -> dict[float, Self]:
+        """The same with more noise, as far as it was asked for."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_widened"}
+
+    def widen(self, factor: float) -> Self:
+        """Return the same network with the variances of its noise multiplied by a factor."""
+        if factor == 1.0:
+            return self
+        if factor not in self._widened:
+            deviations = np.full(self.noise.n_features, np.sqrt(factor))
+            self._widened[factor] = self.with_noise(self.noise.rescale(deviations))
+        return self._widened[factor]
 
     def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Exact log p(x) of every sample (n, D)."""
@@ -292,7 +313,7 @@ class Model(NetworkModel):
         partition = build_partition(network, most_regions)
         return cls(network, noise, partition, Visitor.prepare(partition, noise))
 
-    def with_noise(self, noise: Noise) -> Model:
+    def with_noise(self, noise: Noise) -> Self:
         """Return the same network with other noise."""
         return replace(self, noise=noise, visitor=self.visitor.with_noise(noise))
 

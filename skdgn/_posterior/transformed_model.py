@@ -31,6 +31,10 @@ class TransformedModel:
     model: Density  # of T(x)
     maps: ColumnMaps
 
+    def widen(self, factor: float) -> TransformedModel:
+        """Return the same with the variances of all noise, after the transformation, multiplied."""
+        return TransformedModel(self.model.widen(factor), self.maps)
+
     def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Log density of every sample (n, D)."""
         transformed, volumes = self._enter(rows)

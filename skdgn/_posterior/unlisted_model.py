@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +78,10 @@ def build_model(network: Network, noise: Noise) -> NetworkModel:
 @dataclass(frozen=True)
 class UnlistedModel(NetworkModel):
     """Parameters alone: regions are found when samples are there."""
+
+    def with_noise(self, noise: Noise) -> Self:
+        """Return the same network with other noise."""
+        return replace(self, noise=noise)
 
     def list_regions(self) -> NoReturn:
         """Raise an error: there are too many."""

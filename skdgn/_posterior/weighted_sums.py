@@ -20,6 +20,10 @@ class Density(Protocol):
     NaN stands for a missing value everywhere, and is integrated out.
     """
 
+    def widen(self, factor: float) -> Density:
+        """Return the same density with the variances of all noise multiplied by a factor."""
+        ...
+
     def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Log density of every sample (n, D)."""
         ...
@@ -81,6 +85,10 @@ class WeightedSum:
 
     weights: Floats  # (K,)
     members: Sequence[Density]
+
+    def widen(self, factor: float) -> WeightedSum:
+        """Return the sum of members whose noise has variances multiplied by a factor."""
+        return WeightedSum(self.weights, [member.widen(factor) for member in self.members])
 
     def member_log_densities(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Compute log w_k + log p_k(x) for every sample (n, D) and member: (n, K)."""

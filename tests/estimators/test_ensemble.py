@@ -19,6 +19,7 @@ from skdgn import (
     DensityDisplay,
     DGNEnsemble,
     DGNImputer,
+    DGNMixture,
     DGNOutlierDetector,
     LatentPartitionDisplay,
     LikelihoodCurveDisplay,
@@ -56,7 +57,15 @@ def wave() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def ensemble(wave) -> DGNEnsemble:
-    return DGNEnsemble(small_network(), n_estimators=4, random_state=0).fit(wave)
+    """A plain average: no copies with wider noise."""
+    return DGNEnsemble(small_network(), n_estimators=4, noise_scales=(1.0,), random_state=0).fit(
+        wave
+    )
+
+
+@pytest.fixture(scope="module")
+def widened(wave) -> DGNEnsemble:
+    return DGNEnsemble(small_network(8), n_estimators=4, random_state=0).fit(wave)
 
 
 # --- the average
@@ -154,6 +163,58 @@ def test_ensembles_of_ensembles(ensemble, wave):
     assert [len(member.estimators_) for member in fitted.estimators_] == [2, 2]
 
 
+# --- wider copies of the members
+
+
+def test_members_are_averaged_with_wider_copies(widened, wave):
+    rows = np.concatenate([wave[:9], [[np.nan, 0.3], [np.nan, np.nan], [1e9, -1e9]]])
+    copies, weights = [], []
+    for member, weight in zip(widened.estimators_, widened.weights_, strict=True):
+        for scale, share in zip(widened.noise_scales_, widened.scale_weights_, strict=True):
+            copies.append(
+                PiecewiseAffineDGN.from_network(
+                    member.coefs_,
+                    member.intercepts_,
+                    scale * member.noise_covariance_,
+                    activation="leaky_relu",
+                )
+            )
+            weights.append(weight * share)
+    average = DGNEnsemble.from_estimators(copies, weights)
+    np.testing.assert_allclose(
+        widened.score_samples(rows), average.score_samples(rows), rtol=1e-12, atol=1e-13
+    )
+    np.testing.assert_allclose(widened.impute(rows[9:10]), average.impute(rows[9:10]), rtol=1e-12)
+    responsibilities = average.predict_proba(rows).reshape(len(rows), 4, -1).sum(axis=2)
+    np.testing.assert_allclose(widened.predict_proba(rows), responsibilities, rtol=1e-9, atol=1e-12)
+    again = pickle.loads(pickle.dumps(widened))
+    np.testing.assert_array_equal(again.score_samples(rows), widened.score_samples(rows))
+
+
+def test_wider_copies_count_where_members_are_too_sure_of_themselves(widened, wave):
+    np.testing.assert_array_equal(widened.noise_scales_, [1.0, 3.0, 10.0, 100.0])
+    assert widened.scale_weights_.sum() == pytest.approx(1.0)
+    assert widened.scale_weights_[1:].sum() > 0.1  # of 60 samples, and networks of 8 units
+    assert np.all(widened.scale_weights_ > 0.0)
+    far = [[6.0, 6.0]]
+    plain = clone(widened).set_params(noise_scales=[1.0]).fit(wave)
+    assert widened.score_samples(far) > plain.score_samples(far) + 10.0
+    # Gaussians that have seen a thousand samples are right.
+    lines = DGNEnsemble(small_network(0), n_estimators=5, random_state=0)
+    lines.fit(np.random.default_rng(0).normal(size=(1000, 2)))
+    assert lines.scale_weights_[0] > 0.97
+
+
+def test_noise_stays_as_it_was_where_nothing_is_held_out(wave):
+    line = small_network(0)
+    for parameters in ({"max_samples": 1.0}, {"weights": "bic"}, {"n_best": 1}):
+        ensemble = DGNEnsemble(line, n_estimators=2, random_state=0, **parameters).fit(wave)
+        np.testing.assert_array_equal(ensemble.noise_scales_, 1.0)
+        np.testing.assert_array_equal(ensemble.scale_weights_, 1.0)
+    stacked = DGNEnsemble(line, 2, max_samples=1.0, weights="stacked", random_state=0).fit(wave)
+    assert len(stacked.scale_weights_) == 4
+
+
 # --- the fit
 
 
@@ -197,9 +258,9 @@ def test_members_of_no_estimator_are_of_different_sizes(wave):
         (member.n_networks, *member.networks_[0].hidden_layer_sizes)
         for member in ensemble.estimators_
     ]
-    assert sizes[1:] == [(2, 4), (1, 4), (1,), (1,)]
+    assert sizes[1:] == [(2, 4), (1, 4), (6,), (1,)]
     many = [member.n_networks for member in default_members(6, 1e9)]
-    assert many == ["auto", 64, 32, 32, "auto", 1]
+    assert many == ["auto", 64, 32, 64, "auto", 1]
     assert [member.n_networks for member in default_members(1, 1e9)] == ["auto"]
 
 
@@ -275,6 +336,20 @@ def test_tables_too_large_to_be_sorted_are_fitted_as_they_are(wave):
     assert np.isfinite(ensemble.score(wave))
 
 
+def test_warnings_of_members_are_given_once(wave):
+    rows = wave.copy()
+    rows[:50, 1] = 0.0
+    members = [DGNMixture(small_network(3, max_iter=1), 4, max_iter=1) for _ in range(3)]
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        DGNEnsemble(members, random_state=0).fit(rows)
+    messages = [str(warning.message) for warning in given]
+    assert len(messages) == 2
+    assert messages[0].startswith("EM did not converge in 3 fits of members.")
+    assert messages[1].startswith("The noise of feature 1 is as small as tied values allow")
+    assert {warning.filename for warning in given} == {__file__}
+
+
 # --- what is refused, and what is not lost
 
 
@@ -309,6 +384,15 @@ def test_tables_too_large_to_be_sorted_are_fitted_as_they_are(wave):
         ({"n_best": 2, "bootstrap": True}, "n_best=2 compares .* must be False, got True"),
         ({"n_best": 4}, "n_best must be at most .* 3, got 4"),
         ({"n_best": 0}, "'n_best' parameter of DGNEnsemble"),
+        ({"noise_scales": []}, r"noise_scales must be positive numbers, the first .* got \[\]"),
+        ({"noise_scales": [2.0, 4.0]}, "noise_scales must be positive numbers, the first of which"),
+        (
+            {"noise_scales": [1.0, -4.0]},
+            "noise_scales must be positive numbers, the first of which",
+        ),
+        ({"noise_scales": [1.0, np.inf]}, "noise_scales must be positive numbers, the first"),
+        ({"noise_scales": ["a"]}, r"noise_scales must be positive numbers, .* got \['a'\]"),
+        ({"noise_scales": 4.0}, "'noise_scales' parameter of DGNEnsemble must be an array-like"),
         ({"max_samples": 0.0}, "'max_samples' parameter of DGNEnsemble must be"),
         ({"max_samples": 1.5}, "'max_samples' parameter of DGNEnsemble must be"),
         (

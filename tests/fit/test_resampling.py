@@ -43,10 +43,21 @@ def test_subsamples_keep_their_weights():
     row_weights = np.arange(50.0)
     draws = np.stack([subsample_weights(rows, row_weights, 0.8, generator) for _ in range(2000)])
     kept = draws > 0
-    np.testing.assert_array_equal(kept.sum(axis=1), 39)  # of the 49 that have a weight
+    np.testing.assert_array_equal(kept.sum(axis=1), 40)  # of the 49 that have a weight
     np.testing.assert_array_equal(draws, kept * row_weights)
     share = kept[:, 1:].mean(axis=0)
-    assert np.all(np.abs(share - 39 / 49) < 4.5 * np.sqrt(0.8 * 0.2 / 2000))
+    assert np.all(np.abs(share - 40 / 49) < 4.5 * np.sqrt(0.8 * 0.2 / 2000))
+    # Taking turns, five leave out different samples.
+    turns = np.stack(
+        [
+            subsample_weights(rows, row_weights, 0.8, np.random.default_rng(3), turn)
+            for turn in range(6)
+        ]
+    )
+    n_left_out = (turns[:5, 1:] == 0.0).sum(axis=0)
+    assert n_left_out.sum() == 45
+    assert n_left_out.max() == 1
+    np.testing.assert_array_equal(turns[5], turns[0])
     two = subsample_weights(rows[:3], np.ones(3), 0.1, generator)
     assert two.sum() == 2.0
     np.testing.assert_array_equal(subsample_weights(rows, row_weights, 1.0, generator), row_weights)

@@ -146,6 +146,19 @@ def test_sums_of_densities_add_their_bounds() -> None:
     assert np.all(upper - lower < 1e-9)
 
 
+def test_noise_is_widened_as_if_regions_were_listed() -> None:
+    network, noise = random_network(2, (4,), seed=3), Noise.from_covariance([0.1, 0.2, 0.3], 3)
+    listed, unlisted = Model.build(network, noise), UnlistedModel(network, noise)
+    rows = listed.draw(4, np.random.default_rng(0))[0]
+    wider = Model.build(network, Noise.from_covariance([0.4, 0.8, 1.2], 3))
+    expected = wider.log_density(rows, Workers())
+    for model in (listed, unlisted):
+        np.testing.assert_allclose(model.widen(4.0).log_density(rows, Workers()), expected)
+        assert model.widen(4.0) is model.widen(4.0)
+        assert model.widen(1.0) is model
+        assert "_widened" not in vars(pickle.loads(pickle.dumps(model)))
+
+
 def test_four_latent_dimensions_have_no_bounds() -> None:
     own = random_network(4, (3,))
     model = PiecewiseAffineDGN.from_network(own.coefs, own.intercepts, 0.1, activation="relu")
