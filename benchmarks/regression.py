@@ -9,14 +9,18 @@ test: our estimator takes them as they are, all others get them from `IterativeI
 
     SKDGN_DATA=<folder with uci/> python benchmarks/regression.py [--splits 10] [--only NAME ...]
 
-Rivals: a Gaussian process, quantile gradient boosting, and Gaussian mixture regression with the
-number of components by BIC.  The Gaussian process takes the cube of its samples, and gets the
-first 500 of them.
+Ours is `DGNRegressor()`; its intervals are calibrated by a fifth of the training samples, which a
+second fit holds out.  Rivals: a Gaussian process, quantile gradient boosting, and Gaussian mixture
+regression with the number of components by BIC.  The Gaussian process takes the cube of its
+samples, and gets the first 500 of them.
+
+Results are kept in the file given by --results, and runs go on where the last one ended.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 import warnings
@@ -33,6 +37,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.impute import IterativeImputer
 from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import ShuffleSplit
 from sklearn.preprocessing import StandardScaler
 
 from skdgn import DGNRegressor
@@ -44,8 +49,8 @@ MOST_PROCESS_SAMPLES = 500
 LEVELS = np.linspace(0.05, 0.95, 19)
 MISSING = 0.3
 
-# Log densities (n,) of the targets, and quantiles (19, n).
-Answer = tuple[np.ndarray, np.ndarray]
+# Log densities (n,) of the targets, quantiles (19, n), and intervals (2, n).
+Answer = tuple[np.ndarray, np.ndarray, np.ndarray]
 Method = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int], Answer]
 
 
@@ -58,12 +63,11 @@ def read_table(name: str, folder: Path) -> np.ndarray:
     return table[:MOST_SAMPLES]
 
 
-def ours(regressor: DGNRegressor) -> Method:
-    def answer(X: np.ndarray, y: np.ndarray, new: np.ndarray, target: np.ndarray, seed: int):
-        regressor.set_params(random_state=seed).fit(X, y)
-        return regressor.score_samples(new, target), regressor.predict_quantiles(new, LEVELS)
-
-    return answer
+def ours(X, y, new, target, seed: int) -> Answer:
+    held_out = ShuffleSplit(1, test_size=0.2, random_state=seed)
+    regressor = DGNRegressor(cv=held_out, random_state=seed).fit(X, y)
+    quantiles = regressor.predict_quantiles(new, LEVELS)
+    return regressor.score_samples(new, target), quantiles, regressor.predict_interval(new, 0.9).T
 
 
 def gaussian_process(X, y, new, target, seed: int) -> Answer:
@@ -71,7 +75,8 @@ def gaussian_process(X, y, new, target, seed: int) -> Answer:
     X, y = X[:MOST_PROCESS_SAMPLES], y[:MOST_PROCESS_SAMPLES]
     process = GaussianProcessRegressor(kernel, random_state=seed).fit(X, y)
     mean, deviation = process.predict(new, return_std=True)
-    return norm.logpdf(target, mean, deviation), norm.ppf(LEVELS[:, None], mean, deviation)
+    quantiles = norm.ppf(LEVELS[:, None], mean, deviation)
+    return norm.logpdf(target, mean, deviation), quantiles, quantiles[[0, -1]]
 
 
 def boosting(X, y, new, target, seed: int) -> Answer:
@@ -83,7 +88,8 @@ def boosting(X, y, new, target, seed: int) -> Answer:
         .predict(new)
         for level in LEVELS
     ]
-    return np.full(len(new), np.nan), np.sort(found, axis=0)
+    quantiles = np.sort(found, axis=0)
+    return np.full(len(new), np.nan), quantiles, quantiles[[0, -1]]
 
 
 def mixture_regression(X, y, new, target, seed: int) -> Answer:
@@ -111,11 +117,12 @@ def mixture_regression(X, y, new, target, seed: int) -> Answer:
         below = (shares * ndtr((middle[:, None] - means) / deviations)).sum(axis=1)
         low = np.where(below < LEVELS[:, None], middle, low)
         high = np.where(below < LEVELS[:, None], high, middle)
-    return log_density, 0.5 * (low + high)
+    quantiles = 0.5 * (low + high)
+    return log_density, quantiles, quantiles[[0, -1]]
 
 
 METHODS: dict[str, Method] = {
-    "skdgn": ours(DGNRegressor()),
+    "skdgn": ours,
     "process": gaussian_process,
     "boosting": boosting,
     "mixture": mixture_regression,
@@ -124,52 +131,72 @@ METHODS: dict[str, Method] = {
 
 def judge(answer: Answer, target: np.ndarray, unit: float) -> list[float]:
     """Negative log-likelihood, CRPS, coverage and width, in units of the target."""
-    log_density, quantiles = answer
+    log_density, quantiles, (low, high) = answer
     error = target - quantiles
     pinball = np.maximum(LEVELS[:, None] * error, (LEVELS[:, None] - 1.0) * error)
-    covered = np.mean((target >= quantiles[0]) & (target <= quantiles[-1]))
+    covered = np.mean((target >= low) & (target <= high))
     return [
         float(np.log(unit) - log_density.mean()),
         float(2.0 * unit * pinball.mean()),
         float(covered),
-        float(unit * (quantiles[-1] - quantiles[0]).mean()),
+        float(unit * (high - low).mean()),
     ]
 
 
-def run(table: np.ndarray, missing: float, n_training: int, seeds: range) -> dict[str, np.ndarray]:
-    """Figures of every method: (n_splits, 5), the last one seconds of processor time."""
-    results: dict[str, list[list[float]]] = {name: [] for name in METHODS}
-    for seed in seeds:
-        rng = np.random.default_rng(seed)
-        order = rng.permutation(len(table))
-        n_new = len(table) // 10
-        new, training = order[:n_new][:MOST_NEW_SAMPLES], order[n_new:][:n_training]
-        inputs, target = table[:, :-1].copy(), table[:, -1]
-        inputs[rng.random(inputs.shape) < missing] = np.nan
-        inputs = StandardScaler().fit(inputs[training]).transform(inputs)
-        mean, unit = target[training].mean(), target[training].std()
-        scaled = (target - mean) / unit
-        filled = inputs
-        if missing:
-            filled = IterativeImputer(random_state=seed).fit(inputs[training]).transform(inputs)
-        for name, method in METHODS.items():
-            table_used = inputs if name == "skdgn" else filled
-            started = time.process_time()
-            answer = method(
-                table_used[training], scaled[training], table_used[new], scaled[new], seed
-            )
-            figures = judge(answer, scaled[new], unit)
-            results[name].append([*figures, time.process_time() - started])
-    return {name: np.array(values) for name, values in results.items()}
+def run(table: np.ndarray, missing: float, n_training: int, seed: int) -> dict[str, list[float]]:
+    """Figures of every method on one split, the last one seconds of processor time."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(table))
+    n_new = len(table) // 10
+    new, training = order[:n_new][:MOST_NEW_SAMPLES], order[n_new:][:n_training]
+    inputs, target = table[:, :-1].copy(), table[:, -1]
+    inputs[rng.random(inputs.shape) < missing] = np.nan
+    inputs = StandardScaler().fit(inputs[training]).transform(inputs)
+    mean, unit = target[training].mean(), target[training].std()
+    scaled = (target - mean) / unit
+    filled = inputs
+    if missing:
+        filled = IterativeImputer(random_state=seed).fit(inputs[training]).transform(inputs)
+    results = {}
+    for name, method in METHODS.items():
+        used = inputs if name == "skdgn" else filled
+        started = time.process_time()
+        answer = method(used[training], scaled[training], used[new], scaled[new], seed)
+        figures = judge(answer, scaled[new], unit)
+        results[name] = [*figures, time.process_time() - started]
+    return results
+
+
+def show(results: dict[str, dict[str, dict[str, list[float]]]]) -> None:
+    """Print means over the splits of each table, who is best, and errors of coverage."""
+    errors: dict[str, dict[str, list[float]]] = {}
+    best: dict[str, list[str]] = {}
+    for title, of_seeds in results.items():
+        print(f"{title}, {len(of_seeds)} splits")
+        print(f"{'':10s}{'NLL':>9s}{'CRPS':>9s}{'coverage':>10s}{'width':>9s}{'seconds':>9s}")
+        means = {m: np.mean([found[m] for found in of_seeds.values()], axis=0) for m in METHODS}
+        for method, (nll, crps, coverage, width, seconds) in means.items():
+            print(f"{method:10s}{nll:9.3f}{crps:9.3f}{coverage:10.1%}{width:9.3f}{seconds:9.1f}")
+        condition = title.split(", ")[1]
+        best.setdefault(condition, []).append(min(means, key=lambda method: means[method][1]))
+        for method, values in means.items():
+            of_method = errors.setdefault(condition, {}).setdefault(method, [])
+            of_method.append(abs(values[2] - 0.9))
+    for condition, found in errors.items():
+        wins = ", ".join(f"{m} {best[condition].count(m)}" for m in METHODS)
+        print(f"best CRPS, {condition} (of {len(best[condition])} tables): {wins}")
+        line = ", ".join(f"{method} {np.mean(values):.1%}" for method, values in found.items())
+        print(f"mean error of coverage, {condition}: {line}")
 
 
 def main() -> None:
-    """Print a line for every table and method."""
+    """Run what has not been run, print everything."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="+", default=TABLES, help="names of tables")
     parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0, help="of the first split")
     parser.add_argument("--samples", type=int, default=MOST_SAMPLES, help="to train with, at most")
+    parser.add_argument("--results", type=Path, default=None, help="JSON file to go on with")
     arguments = parser.parse_args()
     # Few iterations on purpose; tables with ties; kernels at their bounds.
     warnings.simplefilter("ignore", ConvergenceWarning)
@@ -178,35 +205,21 @@ def main() -> None:
         print("Set SKDGN_DATA to a folder with uci/*.csv.gz to run this benchmark.")
         return
     folder = Path(os.environ["SKDGN_DATA"]) / "uci"
-    seeds = range(arguments.seed, arguments.seed + arguments.splits)
-    wins = {"coverage": 0, "CRPS": 0, "coverage, missing": 0, "CRPS, missing": 0}
-    coverage_errors: dict[bool, dict[str, list[float]]] = {False: {}, True: {}}
-    n_tables = 0
-    for name in arguments.only:
-        table = read_table(name, folder)
-        n_tables += 1
-        for missing in (0.0, MISSING):
-            results = run(table, missing, arguments.samples, seeds)
-            print(f"{name}, {len(table)} samples, {missing:.0%} of the inputs missing")
-            print(f"{'':10s}{'NLL':>9s}{'CRPS':>9s}{'coverage':>10s}{'width':>9s}{'seconds':>9s}")
-            means = {method: values.mean(axis=0) for method, values in results.items()}
-            for method, (nll, crps, coverage, width, seconds) in means.items():
-                print(
-                    f"{method:10s}{nll:9.3f}{crps:9.3f}{coverage:10.1%}{width:9.3f}{seconds:9.1f}"
-                )
-            best = min(means, key=lambda method: means[method][1])
-            closest = min(means, key=lambda method: abs(means[method][2] - 0.9))
-            print(f"best CRPS: {best}; coverage closest to 90 %: {closest}", flush=True)
-            errors = {method: abs(values[2] - 0.9) for method, values in means.items()}
-            for method, error in errors.items():
-                coverage_errors[missing > 0].setdefault(method, []).append(error)
-            wins["CRPS, missing" if missing else "CRPS"] += best == "skdgn"
-            wins["coverage, missing" if missing else "coverage"] += closest == "skdgn"
-    for title, count in wins.items():
-        print(f"{title}: ours best on {count} of {n_tables} tables")
-    for is_missing, found in coverage_errors.items():
-        line = ", ".join(f"{method} {np.mean(values):.1%}" for method, values in found.items())
-        print(f"mean error of coverage{', missing' if is_missing else ''}: {line}")
+    results: dict[str, dict[str, dict[str, list[float]]]] = {}
+    if arguments.results is not None and arguments.results.exists():
+        results = json.loads(arguments.results.read_text())
+    for seed in range(arguments.seed, arguments.seed + arguments.splits):
+        for name in arguments.only:
+            for missing in (MISSING, 0.0):
+                of_seeds = results.setdefault(f"{name}, {missing:.0%} of the inputs missing", {})
+                if str(seed) in of_seeds:
+                    continue
+                table = read_table(name, folder)
+                of_seeds[str(seed)] = run(table, missing, arguments.samples, seed)
+                print(name, missing, seed, of_seeds[str(seed)], flush=True)
+                if arguments.results is not None:
+                    arguments.results.write_text(json.dumps(results, indent=1))
+    show(results)
 
 
 if __name__ == "__main__":

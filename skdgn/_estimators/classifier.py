@@ -166,16 +166,20 @@ class DGNClassifier(
     def _check_priors(self, totals: Floats) -> Floats:
         if self.priors is None:
             return totals / totals.sum()
-        priors = np.asarray(self.priors, dtype=np.float64)
+        requirement = (
+            f"priors must hold a probability for each of the {len(totals)} classes, and add "
+            f"up to 1, got {self.priors!r}."
+        )
+        try:
+            priors = np.asarray(self.priors, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(requirement) from error
         if (
             priors.shape != totals.shape
             or not np.all(priors >= 0.0)
             or not abs(priors.sum() - 1.0) < _ROUNDING
         ):
-            raise ValueError(
-                f"priors must hold a probability for each of the {len(totals)} classes, and add "
-                f"up to 1, got {self.priors!r}."
-            )
+            raise ValueError(requirement)
         return priors / priors.sum()
 
     def score_samples(self, X: ArrayLike) -> Floats:

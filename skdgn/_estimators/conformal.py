@@ -47,10 +47,10 @@ class Calibration:
         if chosen.size == 0:
             return np.zeros(len(rows)), 0.0
         reduced = np.where(features, self.rows[chosen], np.nan)
-        compared = _score(self.estimator, take_samples(self.table, chosen), reduced)
+        compared = log_densities(self.estimator, take_samples(self.table, chosen), reduced)
         order = np.argsort(compared)
         weights = np.concatenate([[0.0], np.cumsum(self.weights[chosen][order])])
-        scores = _score(self.estimator, table, rows)
+        scores = log_densities(self.estimator, table, rows)
         return weights[np.searchsorted(compared[order], scores, side="right")], float(weights[-1])
 
 
@@ -80,8 +80,8 @@ def _rank(calibrations: Sequence[Calibration], table: Any, rows: Floats) -> Floa
     return np.asarray((1.0 + below) / (1.0 + sum(total for _, total in counts)))
 
 
-def _score(estimator: Any, table: Any, rows: Floats) -> Floats:
-    """Log densities of rows (n, D); a table like the one that the estimator was fitted to."""
+def log_densities(estimator: Any, table: Any, rows: NDArray[Any]) -> Floats:
+    """Log densities of rows (n, D), that are a table like the one an estimator was fitted to."""
     if isinstance(estimator, ExactDensity):
         return estimator._fitted_model().log_density(rows, estimator._workers())
     hidden = np.asarray(np.isnan(rows).any(axis=0))

@@ -12,10 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, OutlierMixin, clone
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skdgn._estimators.attributes import unchanged_by_failure
-from skdgn._estimators.conformal import Calibration, conformal_p_values, own_p_values, reject
+from skdgn._estimators.conformal import (
+    Calibration,
+    conformal_p_values,
+    log_densities,
+    own_p_values,
+    reject,
+)
 from skdgn._estimators.delegation import DelegatingMixin
 from skdgn._estimators.density import ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
@@ -31,7 +37,7 @@ from skdgn._estimators.sklearn_parts import (
 )
 from skdgn._estimators.thresholds import natural_threshold, weighted_quantile
 from skdgn._estimators.trimming import fit_trimmed, without_small_components
-from skdgn._estimators.validation import check_weights, fill_masked
+from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._runtime import Floats, Reporter, VersionedMixin, check_integer
 
 _P_VALUES = ("cross", "split", "model")
@@ -174,10 +180,8 @@ class DGNOutlierDetector(
 
         Frames are returned as they are, other tables as arrays; and an array of either.
         """
-        X = fill_masked(X)
-        rows: NDArray[Any] = validate_data(
-            self, X, reset=reset, ensure_all_finite="allow-nan" if self._allows_nan() else True
-        )
+        is_finite = "allow-nan" if self._allows_nan() else True
+        rows = validate_rows(self, X, reset=reset, ensure_all_finite=is_finite)
         return X if hasattr(X, "columns") else rows, rows
 
     @fit_context(prefer_skip_nested_validation=False)
@@ -220,13 +224,16 @@ class DGNOutlierDetector(
                     "smallest_component must be 0 unless the estimator is a DGNMixture, "
                     f"got {self.smallest_component} with {self._template()!r}."
                 )
+            splits = []
+            if self.cv is not None and rows.nbytes <= 2.0**20 * get_config()["working_memory"]:
+                splits = split(rows, weights, self.cv)
+            if self.fdr is not None and not splits:
+                raise ValueError(f"fdr must be None: {self._why_not_held_out()}")
             reporter = Reporter(self.verbose)
             reporter.head("fit to all samples")
             estimator, objectives = self._fit_estimator(table, weights)
-            scores = np.asarray(estimator.score_samples(table), dtype=np.float64)
-            self._calibrations: list[Calibration] = []
-            if self.cv is not None and rows.nbytes <= 2.0**20 * get_config()["working_memory"]:
-                self._calibrations = self._calibrate(table, rows, weights, reporter)
+            scores = log_densities(estimator, table, rows)
+            self._calibrations = self._calibrate(splits, table, rows, weights, reporter)
             self.estimator_, self.trimmed_likelihoods_ = estimator, objectives
             self.offset_ = self._find_threshold(scores, weights)
         return self
@@ -253,11 +260,22 @@ class DGNOutlierDetector(
             return fit(weights), np.empty(0)
         return fit_trimmed(fit, score, weights, float(self.trim))
 
+    def _why_not_held_out(self) -> str:
+        return (
+            "no samples were held out. cv must not be None, and the samples of fit must be "
+            f"{FEWEST_SAMPLES} different ones or more, and fit into scikit-learn's working_memory; "
+            f"got cv={self.cv}."
+        )
+
     def _calibrate(
-        self, table: Any, rows: NDArray[Any], weights: Floats, reporter: Reporter
+        self,
+        splits: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
+        table: Any,
+        rows: NDArray[Any],
+        weights: Floats,
+        reporter: Reporter,
     ) -> list[Calibration]:
         """Fit without each of some folds; with each estimator, return the samples left out."""
-        splits = split(rows, weights, self.cv)
         calibrations = []
         for number, (training, left_out) in enumerate(splits, start=1):
             reporter.head(f"fit {number}/{len(splits)} to all but a fold, for the threshold")
@@ -282,8 +300,8 @@ class DGNOutlierDetector(
         """Find the threshold, given log densities of the samples."""
         unseen, unseen_weights = np.empty(0), np.empty(0)
         if self._calibrations:
-            found = [part.estimator.score_samples(part.table) for part in self._calibrations]
-            unseen = np.concatenate(found)
+            parts = [(part.estimator, part.table, part.rows) for part in self._calibrations]
+            unseen = np.concatenate([log_densities(*part) for part in parts])
             unseen_weights = np.concatenate([part.weights for part in self._calibrations])
         if isinstance(self.contamination, str):
             judged = (unseen, unseen_weights) if len(unseen) > 0 else (scores, weights)
@@ -317,8 +335,7 @@ class DGNOutlierDetector(
         True
         """
         check_is_fitted(self)
-        table, _ = self._validate(X, reset=False)
-        return np.asarray(self.estimator_.score_samples(table), dtype=np.float64)
+        return log_densities(self.estimator_, *self._validate(X, reset=False))
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Compute by how much the log density of each sample exceeds the threshold.
@@ -428,10 +445,7 @@ class DGNOutlierDetector(
         if method == "model":
             return own_p_values(self._exact_density("p_values"), rows, int(n_draws), random_state)
         if not self._calibrations:
-            raise ValueError(
-                f"method={method!r} needs samples that were held out: cv must not be None, and "
-                f"there must be {FEWEST_SAMPLES} different samples in fit; got cv={self.cv}."
-            )
+            raise ValueError(f"method must be 'model': {self._why_not_held_out()}")
         folds = self._calibrations if method == "cross" else self._calibrations[:1]
         return conformal_p_values(folds, table, rows)
 
@@ -486,18 +500,18 @@ class DGNOutlierDetector(
         True
         """
         check_is_fitted(self)
-        _, rows = self._validate(X, reset=False)
+        table, _ = self._validate(X, reset=False)
         density = self._exact_density("explain")
-        names = getattr(density, "feature_names_in_", None)
-        table = X if names is not None else rows
-        return density.explain(
-            table,
-            method,
-            standardize=standardize,
-            n_permutations=n_permutations,
-            random_state=random_state,
-            return_error=return_error,
-        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X does not have valid feature names")  # once will do
+            return density.explain(
+                table,
+                method,
+                standardize=standardize,
+                n_permutations=n_permutations,
+                random_state=random_state,
+                return_error=return_error,
+            )
 
     def _exact_density(self, method: str) -> ExactDensity:
         if not isinstance(self.estimator_, ExactDensity):

@@ -50,7 +50,7 @@ class ExactRanges(ExactConditioning):
         random_state : int, RandomState, Generator or None, default=None
             Seed of the draws: an integer gives the same samples each time.  None takes the
             estimator's own ``random_state``.
-        lower, upper : array-like of shape (n_features,), default=None
+        lower, upper : float or array-like of shape (n_features,), default=None
             Bounds of each feature: samples are drawn given that all features lie between theirs.
             NaN stands for none, as -inf and inf do.
 
@@ -126,7 +126,8 @@ class ExactRanges(ExactConditioning):
         random_state : int, RandomState, Generator or None, default=None
             Seed of the draws: an integer gives the same ones each time.  None takes the
             estimator's own ``random_state``.
-        lower, upper : array-like of shape (n_features,) or (n_samples, n_features), default=None
+        lower, upper : float or array-like of shape (n_features,) or (n_samples, n_features), \
+default=None
             Bounds of missing values: of those that are censored, rounded, or cannot be negative.
             NaN stands for none, as -inf and inf do; bounds of values that X has do not matter.
         return_error : bool, default=False
@@ -249,8 +250,8 @@ class ExactRanges(ExactConditioning):
 
     def log_probability(
         self,
-        lower: ArrayLike,
-        upper: ArrayLike,
+        lower: ArrayLike | None,
+        upper: ArrayLike | None,
         *,
         n_draws: int = 256,
         random_state: Any = None,
@@ -260,8 +261,8 @@ class ExactRanges(ExactConditioning):
 
         Parameters
         ----------
-        lower, upper : array-like of shape (n_boxes, n_features)
-            Bounds of each feature.  NaN stands for none, as -inf and inf do.
+        lower, upper : array-like of shape (n_boxes, n_features), (n_features,), float or None
+            Bounds of each feature.  NaN stands for none, as -inf, inf and None do.
         n_draws : int, default=256
             Number of draws for each box, where the probability is an estimate, see Notes.
         random_state : int, RandomState, Generator or None, default=None
@@ -275,7 +276,7 @@ class ExactRanges(ExactConditioning):
             log P(lower <= x <= upper) in nats, at most 0; -inf for boxes without an inside.
         error : ndarray of shape (n_boxes,)
             Standard error of each, if ``return_error``: of an estimate, or what is left of an
-            integral.
+            integral; infinite where nothing was found of a box that has an inside.
 
         Notes
         -----
@@ -304,14 +305,16 @@ class ExactRanges(ExactConditioning):
         check_is_fitted(self)
         check_integer(n_draws, "n_draws")
         bounds = self._read_bounds(lower, "lower"), self._read_bounds(upper, "upper")
-        if bounds[0].shape != bounds[1].shape:
+        if len(bounds[0]) != len(bounds[1]) and 1 not in (len(bounds[0]), len(bounds[1])):
             raise ValueError(
-                "lower and upper must have the same shape, "
-                f"got {bounds[0].shape} and {bounds[1].shape}."
+                "lower and upper must have the same number of boxes, "
+                f"got {len(bounds[0])} and {len(bounds[1])}."
             )
-        self._refuse_crossed(bounds, bounds[0] > bounds[1], "at most", "box")
+        low, high = (part.copy() for part in np.broadcast_arrays(*bounds))
+        self._refuse_crossed((low, high), low > high, "at most", "box")
         generator = make_generator(self.random_state if random_state is None else random_state)
-        values, errors = self._fitted_model().log_probability(bounds, int(n_draws), generator)
+        values, errors = self._fitted_model().log_probability((low, high), int(n_draws), generator)
+        errors[np.isneginf(values) & np.all(low < high, axis=1)] = np.inf
         return (values, errors) if return_error else values
 
     def _check_bounds(
@@ -324,7 +327,7 @@ class ExactRanges(ExactConditioning):
         """Check bounds of missing values, and repeat those that all samples share: (n, D) each."""
         bounds = []
         for given, name, absent in ((lower, "lower", -np.inf), (upper, "upper", np.inf)):
-            read = self._read_bounds(np.full(shape[1], np.nan) if given is None else given, name)
+            read = self._read_bounds(given, name)
             if len(read) not in (1, shape[0]):
                 raise ValueError(
                     f"{name} must have shape {(shape[1],)} or {shape}, got {read.shape}."
@@ -334,12 +337,13 @@ class ExactRanges(ExactConditioning):
         self._refuse_crossed((bounds[0], bounds[1]), ~(bounds[0] < bounds[1]), "below", "sample")
         return bounds[0], bounds[1]
 
-    def _read_bounds(self, bounds: ArrayLike, name: str) -> Floats:
-        """Read bounds (n, D), or (D,) of one box; NaN is replaced by infinity."""
+    def _read_bounds(self, bounds: ArrayLike | None, name: str) -> Floats:
+        """Read bounds (n, D), (D,) of one box, or one of all; NaN is replaced by infinity."""
         try:
-            rows = np.atleast_2d(np.asarray(bounds, dtype=np.float64))
+            rows = np.asarray(np.nan if bounds is None else bounds, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name} must be an array of numbers: {error}.") from error
+        rows = np.atleast_2d(np.full(self.n_features_in_, rows) if rows.ndim == 0 else rows)
         if rows.ndim > 2:
             raise ValueError(f"{name} must have one or two axes, got shape {rows.shape}.")
         if rows.shape[1] != self.n_features_in_:

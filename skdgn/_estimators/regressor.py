@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -17,26 +18,28 @@ from skdgn._estimators.delegation import DelegatingMixin
 from skdgn._estimators.density import ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.ensemble import DGNEnsemble
+from skdgn._estimators.folds import FEWEST_SAMPLES, split
 from skdgn._estimators.mixture import DGNMixture
 from skdgn._estimators.network import PiecewiseAffineDGN
 from skdgn._estimators.sklearn_parts import VERBOSE, StrOptions, fit_context
-from skdgn._estimators.validation import check_weights, validate_rows, validate_rows_and_targets
+from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._posterior import (
     MOST_INTERVALS,
     FeatureDistributions,
     feature_modes,
     highest_density_sets,
     quantiles,
+    smallest_coverages,
 )
 from skdgn._runtime import Floats, VersionedMixin, Workers, check_integer
 
 _KINDS = ("central", "highest_density")
 # The grid on which sets of highest density are found ends at a probability of 1e-6 on either side.
-_LARGEST_COVERAGE = 0.9999
-# Of the density that is fitted if none is given, chosen by `benchmarks/regression.py`.
-_N_MEMBERS = 4
-_MOST_NETWORKS = 16
-_SAMPLES_OF_A_NETWORK = 30
+_SMALLEST_COVERAGE, _LARGEST_COVERAGE = 1e-6, 0.9999
+# Of the density that is fitted if none is given: samples for each network of a mixture and most of
+# these, for every size; mixtures of each size.
+_SIZES = ((20, 64), (40, 32), (80, 16))
+_N_STARTS = 3
 
 
 class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMixin, BaseEstimator):
@@ -50,13 +53,15 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
     Parameters
     ----------
     estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
-        The density to be fitted to inputs and targets.  None stands for the average of four
-        mixtures of up to 16 linear networks, one for 30 samples, each fitted from a random start:
-        ``DGNEnsemble(DGNMixture(PiecewiseAffineDGN(hidden_layer_sizes=(),
-        covariance_type="full"), n_networks=16, init_params="random", refine=False, tol=0.01),
-        n_estimators=4, bootstrap=False)``.
+        The density to be fitted to inputs and targets.  None stands for a `DGNEnsemble` of ten
+        mixtures of linear networks with full noise, each fitted to 80 % of the samples from a
+        random start: three with a network for 20 samples and 64 at most, three each with a half and
+        a quarter as many, and one Gaussian.  The large ones follow their samples closely, the small
+        ones know what is certain; their average does both.
     prediction : {"mean", "median", "mode"}, default="mean"
         What `predict` returns of the distribution of each target.
+    cv : int, cross-validation splitter, iterable of splits or None, default=None
+        If given, samples that are held out decide how wide `predict_interval` is, see Notes.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the estimator; None leaves its own as it is.
     n_jobs : int, default=None
@@ -85,6 +90,14 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
     Several targets have one distribution together: `score_samples` and `sample` know how they
     depend on each other.  Everything else is said of each target on its own.
 
+    **Intervals that hold what they promise.**  Those of the density do if it is right; with few
+    samples most are too narrow.  With `cv` the density is fitted again without each of some folds
+    in turn, and gives each sample left out the probability of the smallest interval that would have
+    held its target.  `predict_interval` then takes the probability that was enough for a share
+    ``coverage`` of them, in place of ``coverage``: conformal prediction, which holds for new
+    samples like those of `fit` whatever the density is, on average over these.  Folds are those of
+    `DGNOutlierDetector`.
+
     Inputs that tell nothing of the targets are modeled all the same.  Where there are many of them,
     leave them out, or give an estimator with diagonal noise.
 
@@ -106,6 +119,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [ExactDensity, None],
         "prediction": [StrOptions({"mean", "median", "mode"})],
+        "cv": ["cv_object"],
         "random_state": ["random_state", np.random.Generator],
         "n_jobs": [Integral, None],
         "verbose": VERBOSE,
@@ -113,18 +127,23 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
 
     # Set by fit.
     n_features_in_: int
+    n_outputs_: int
+    # Densities, samples that these were not fitted to, and their weights.
+    _held_out: list[tuple[ExactDensity, NDArray[Any], Floats]]
 
     def __init__(
         self,
         estimator: ExactDensity | None = None,
         *,
         prediction: str = "mean",
+        cv: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
         self.estimator = estimator
         self.prediction = prediction
+        self.cv = cv
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -145,7 +164,8 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         X : array-like of shape (n_samples, n_features)
             Inputs, NaN where a value is missing; every column needs a value.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets, without missing values.
+            Targets, NaN where a value is missing; every target needs a value.  Samples without
+            targets tell how inputs are distributed.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples; a weight of 2 counts a sample twice.
 
@@ -163,20 +183,35 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         array([2.5])
         """
         with unchanged_by_failure(self):
-            rows, targets = validate_rows_and_targets(
-                self, X, y, ensure_min_samples=2, multi_output=True, y_numeric=True
-            )
-            if targets.dtype.kind not in "biuf":
-                raise ValueError(f"y must hold numbers, got values like {targets.flat[0]!r}.")
+            rows = validate_rows(self, X, reset=True, min_samples=2)
+            targets = self._read_targets(y, rows)
             weights = check_weights(sample_weight, rows)
             names = list(getattr(self, "feature_names_in_", range(rows.shape[1])))
             check_observed(rows, weights, names, Workers())
-            template = _default_density(weights.sum()) if self.estimator is None else self.estimator
             joint = np.column_stack([rows, targets])
-            self.estimator_ = self._configure(clone(template)).fit(joint, None, sample_weight)
+            if not (~np.isnan(joint[weights > 0.0, rows.shape[1] :])).any(axis=0).all():
+                raise ValueError("y must have an observed value of positive weight of each target.")
+            splits = [] if self.cv is None else split(joint, weights, self.cv)
+            if self.cv is not None and not splits:
+                raise ValueError(
+                    f"cv must be None unless there are {FEWEST_SAMPLES} different samples or more, "
+                    f"got {self.cv}."
+                )
+            self.estimator_ = self._fit_density(joint, weights)
             self.n_outputs_ = joint.shape[1] - rows.shape[1]
             self._has_one_axis = targets.ndim == 1
+            self._held_out = []
+            for training, left_out in splits:
+                with warnings.catch_warnings():
+                    # The fit to all samples has said what there is to say.
+                    warnings.simplefilter("ignore", UserWarning)
+                    density = self._fit_density(joint[training], weights[training])
+                self._held_out.append((density, joint[left_out], weights[left_out]))
         return self
+
+    def _fit_density(self, joint: NDArray[Any], weights: Floats) -> ExactDensity:
+        template = _default_density(weights.sum()) if self.estimator is None else self.estimator
+        return self._configure(clone(template)).fit(joint, None, weights)
 
     def predict(self, X: ArrayLike) -> Floats:
         """Predict the mean, median or mode of each target, as ``prediction`` says.
@@ -284,6 +319,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
 
         Notes
         -----
+        The probability is that of the fitted density; with ``cv`` it is the share of new samples.
         Ends and probabilities are exact: of central intervals to rounding, of sets of highest
         density to 1e-6.  Peaks of a density are looked for on a grid of 131 points, most of them
         evenly spaced in probability: one of less than a percent may be missed.
@@ -307,15 +343,52 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
                 f"coverage must be a probability, positive and at most {_LARGEST_COVERAGE}, "
                 f"got {coverage!r}."
             )
+        levels = self._find_levels(float(coverage), kind)
         if kind == "central":
-            ends = self.predict_quantiles(X, [0.5 - 0.5 * coverage, 0.5 + 0.5 * coverage])
-            return np.moveaxis(ends, 0, -1)
+            tails = 0.5 - 0.5 * levels
+            ends = self._describe(
+                X,
+                lambda distributions, _: np.stack(
+                    [quantiles(distributions, tails), quantiles(distributions, 1.0 - tails)], axis=1
+                ),
+                (2,),
+            )  # (n, 2, k)
+            return self._shaped(ends, axis=1)
 
         sets = self._describe(
-            X, lambda distributions, _: highest_density_sets(distributions, float(coverage)), True
+            X,
+            lambda distributions, _: highest_density_sets(distributions, levels),
+            (MOST_INTERVALS, 2),
         )  # (n, i, 2, k)
         n_intervals = int((~np.isnan(sets)).any(axis=(0, 2, 3)).sum())
         return self._shaped(sets[:, :n_intervals], axis=1)
+
+    def _find_levels(self, coverage: float, kind: str) -> Floats:
+        """Find the probability (k,) that intervals must have to cover a share of new targets."""
+        levels = np.full(self.n_outputs_, coverage)
+        if not self._held_out:
+            return levels
+        describe = _central_coverages if kind == "central" else _smallest_coverages
+        enough = np.concatenate(
+            [
+                density._describe(rows, self._targets, describe)
+                for density, rows, _ in self._held_out
+            ]
+        )
+        weights = np.concatenate([weights for _, _, weights in self._held_out])
+        for target, found in enumerate(enough.T):
+            known = np.flatnonzero(~np.isnan(found))
+            order = known[np.argsort(found[known])]
+            # The new sample counts, too, as if it were the one that needs most.
+            shares = np.cumsum(weights[order]) / (weights[order].sum() + 1.0)
+            place = int(np.searchsorted(shares, coverage))
+            if place == len(order):
+                raise ValueError(
+                    f"coverage must be at most {shares[-1]:.4g}, with as many samples as were held "
+                    f"out, got {coverage}."
+                )
+            levels[target] = np.clip(found[order[place]], _SMALLEST_COVERAGE, _LARGEST_COVERAGE)
+        return levels
 
     def cdf(self, X: ArrayLike, y: ArrayLike) -> Floats:
         """Compute the probability that each target is at most a value.
@@ -415,42 +488,72 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         if y is None:
             targets = np.full((len(rows), self.n_outputs_), np.nan)
         else:
-            targets = check_array(
-                y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
-            )
-            check_consistent_length(rows, targets)
+            targets = self._read_targets(y, rows)
             if targets.size != len(rows) * self.n_outputs_:
                 raise ValueError(
                     f"y must have {self.n_outputs_} values for each sample, as in fit, "
                     f"got shape {targets.shape}."
                 )
-            targets = targets.reshape(len(rows), self.n_outputs_)
+        targets = targets.reshape(len(rows), self.n_outputs_)
         return np.column_stack([rows, targets]).astype(np.float64, copy=False)
+
+    def _read_targets(self, y: ArrayLike, rows: NDArray[Any]) -> Floats:
+        """Check targets (n,) or (n, n_outputs) of samples; NaN where a value is missing."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        try:
+            targets: Floats = check_array(
+                y, ensure_2d=False, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y"
+            )
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"y must hold numbers: {error}") from error
+        check_consistent_length(rows, targets)
+        return targets
 
     def _describe(
         self,
         X: ArrayLike,
         describe: Callable[[FeatureDistributions, Floats], Floats],
-        is_set: bool = False,
+        shape: tuple[int, ...] = (),
     ) -> Floats:
-        """Describe the distribution of each target: (n, k), or (n, i, 2, k) for sets."""
+        """Describe the distribution of each target: (n, *shape, k)."""
         rows = self._join(X)
-        is_target = np.arange(rows.shape[1]) >= self.n_features_in_
-        shape = (MOST_INTERVALS, 2) if is_set else ()
-        return self.estimator_._describe(rows, is_target, describe, shape)
+        return self.estimator_._describe(rows, self._targets, describe, shape)
+
+    @property
+    def _targets(self) -> NDArray[np.bool_]:
+        """Mark the targets among the features of the density."""
+        return np.arange(self.n_features_in_ + self.n_outputs_) >= self.n_features_in_
 
     def _shaped(self, values: Floats, axis: int = -1) -> Floats:
         """Move the last axis, that of the targets, or drop it if those of `fit` had none."""
         return values[..., 0] if self._has_one_axis else np.moveaxis(values, -1, axis)
 
 
-def _default_density(total_weight: float) -> DGNEnsemble:
-    """Return what is fitted to samples of this weight where no estimator was given.
+def _central_coverages(distributions: FeatureDistributions, values: Floats) -> Floats:
+    """Find the probability of the smallest central interval that holds each value (n, k)."""
+    return _where_known(values, lambda known: np.abs(2.0 * distributions.cdf(known) - 1.0))
 
-    Members that differ by their starts alone are as good as bootstrap ones at quantiles in the
-    middle, and their intervals are wide enough, which those of samples counted twice are not.
-    """
-    n_networks = min(_MOST_NETWORKS, max(1, int(total_weight // _SAMPLES_OF_A_NETWORK)))
+
+def _smallest_coverages(distributions: FeatureDistributions, values: Floats) -> Floats:
+    """Find the probability of the smallest set that holds each value (n, k)."""
+    return _where_known(values, lambda known: smallest_coverages(distributions, known))
+
+
+def _where_known(values: Floats, describe: Callable[[Floats], Floats]) -> Floats:
+    missing = np.isnan(values)
+    return np.where(missing, np.nan, describe(np.where(missing, 0.0, values)))
+
+
+def _default_density(total_weight: float) -> DGNEnsemble:
+    """Return what is fitted to samples of this weight where no estimator was given."""
+    sizes = [min(most, max(1, int(total_weight // n_samples))) for n_samples, most in _SIZES]
     linear = PiecewiseAffineDGN(hidden_layer_sizes=(), covariance_type="full")
-    mixture = DGNMixture(linear, n_networks, init_params="random", refine=False, tol=1e-2)
-    return DGNEnsemble(mixture, _N_MEMBERS, bootstrap=False)
+    return DGNEnsemble(
+        [
+            DGNMixture(linear, n_networks, init_params="random", refine=False, tol=1e-2)
+            for n_networks in (*(sizes * _N_STARTS), 1)
+        ]
+    )

@@ -15,13 +15,18 @@ from skdgn._estimators.sklearn_parts import check_sample_weight
 from skdgn._runtime import Floats
 
 
-def validate_rows(estimator: Any, X: Any, *, reset: bool, min_samples: int = 1) -> NDArray[Any]:
+def validate_rows(
+    estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, **checks: Any
+) -> NDArray[Any]:
     """Check a table (n, D); return it in single or double precision, NaN where a value is missing.
 
     It is not copied if it holds floating-point numbers already; masked entries are missing values.
     If ``reset``, the estimator remembers number and names of the features, else it compares them.
+    More is asked by ``checks``.
     """
-    rows: NDArray[Any] = _validate(estimator, X, reset=reset, ensure_min_samples=min_samples)
+    rows: NDArray[Any] = _validate(
+        estimator, X, reset=reset, ensure_min_samples=min_samples, **checks
+    )
     return rows
 
 
@@ -35,10 +40,9 @@ def validate_rows_and_targets(
 
 def _validate(estimator: Any, X: Any, **checks: Any) -> Any:
     X = fill_masked(X)
+    checks = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan", **checks}
     try:
-        return validate_data(
-            estimator, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", **checks
-        )
+        return validate_data(estimator, X, **checks)
     except (TypeError, ValueError) as error:
         name = _column_without_numbers(X)
         if name is None:

@@ -15,7 +15,12 @@ from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.feature_distributions import FeatureDistributions, quantiles
 from skdgn._posterior.gaussians import check_gaussians
 from skdgn._posterior.incomplete_conditionals import RegionMaps
-from skdgn._posterior.likeliest_values import MOST_INTERVALS, feature_modes, highest_density_sets
+from skdgn._posterior.likeliest_values import (
+    MOST_INTERVALS,
+    feature_modes,
+    highest_density_sets,
+    smallest_coverages,
+)
 from skdgn._posterior.line_boxes import Known, conditional_means, draw_known, log_probabilities
 from skdgn._posterior.model import INTEGRATION_TOL, MOST_REGIONS, Model, NetworkModel
 from skdgn._posterior.posterior import Posterior
@@ -59,5 +64,6 @@ __all__ = [
     "log_probabilities",
     "quantiles",
     "shapley_values",
+    "smallest_coverages",
     "surprises",
 ]

@@ -60,7 +60,7 @@ class FeatureDistributions(Protocol):
     def variance(self) -> Floats:
         """Variances, (n, k)."""
 
-    def bracket(self, share: float) -> tuple[Floats, Floats]:
+    def bracket(self, share: float | Floats) -> tuple[Floats, Floats]:
         """Values (n, k) between which lies the quantile of a share."""
 
     def cdf(self, values: Floats) -> Floats:
@@ -99,7 +99,7 @@ class MixedDistributions:
         mean = self.mean
         return self._average([part.variance + (part.mean - mean) ** 2 for part in self.parts])
 
-    def bracket(self, share: float) -> tuple[Floats, Floats]:
+    def bracket(self, share: float | Floats) -> tuple[Floats, Floats]:
         """Values (n, k) between which lies the quantile of a share: those of all parts do."""
         ends = [part.bracket(share) for part in self.parts]
         return np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
@@ -206,7 +206,7 @@ class RegionDistributions:
         near = np.flatnonzero(log_masses > _SMALLEST_LOG_MASS)
         return cells.take(near), places[near], log_masses[near]
 
-    def bracket(self, share: float) -> tuple[Floats, Floats]:
+    def bracket(self, share: float | Floats) -> tuple[Floats, Floats]:
         """Values (n, k) between which lies the quantile of a share, by Cantelli's inequality."""
         # A little wider than they need be, lest rounding close them.
         mean, deviation = self.mean, 1.01 * np.sqrt(self.variance)
@@ -217,9 +217,9 @@ class RegionDistributions:
         """Probabilities of at most these values (n, k): (n, k)."""
         _, places, _ = self._cells
         of_visits = self._repeat(values)
-        # Where a cell is too thin to be cut out of space, or too far out, a Gaussian stands for it.
+        # Gaussian where a cell is all of space; that stands for cells too thin or too far out, too.
         shares = ndtr((of_visits - self.region_means) / np.sqrt(self.region_variances))
-        for feature in range(values.shape[1]):
+        for feature in range(values.shape[1] if places.size > 0 else 0):
             shares[places, feature] = self._shares_below(of_visits[places, feature], feature)
         return np.clip(self._sum_over_regions(shares), 0.0, 1.0)
 
@@ -257,8 +257,8 @@ class RegionDistributions:
         return np.add.reduceat(self.responsibilities[:, None] * values, self.start[:-1], axis=0)
 
 
-def quantiles(distributions: FeatureDistributions, share: float) -> Floats:
-    """Find the values (n, k) below which lies a share of each distribution."""
+def quantiles(distributions: FeatureDistributions, share: float | Floats) -> Floats:
+    """Find the values (n, k) below which lies a share, or one of each feature (k,)."""
     low, high = distributions.bracket(share)
     # The standard deviation, if the bracket is Cantelli's.
     deviation = np.sqrt(share * (1.0 - share)) * (high - low)
@@ -317,12 +317,12 @@ def _lift_cells(
     """Express the cells of visits in coordinates (u, e), with ``z = factor @ (center + u)``.
 
     Returns the cells, which are unbounded in e, and their visits: a cell too thin to be cut out of
-    space has none.
+    space has none, nor has all of space, on which a feature is Gaussian.
     """
     n_dimensions = centers.shape[1] + 1
-    places = np.arange(len(regions))
-    cells = whole_space(n_dimensions).take(np.zeros(len(regions), dtype=np.intp))
     counts = np.diff(facets.start)[regions]
+    places = np.flatnonzero(counts)
+    cells = whole_space(n_dimensions).take(np.zeros(len(places), dtype=np.intp))
     for cut in range(counts.max(initial=0)):
         # Cells with fewer facets are cut by a function that is positive everywhere.
         gradients, values = np.zeros((len(places), n_dimensions)), np.ones(len(places))

@@ -83,8 +83,10 @@ def feature_modes(distributions: FeatureDistributions) -> Floats:
     return 0.5 * (low + high)
 
 
-def highest_density_sets(distributions: FeatureDistributions, coverage: float) -> Floats:
-    """Find the smallest sets of this probability: ends of intervals, (n, MOST_INTERVALS, 2, k).
+def highest_density_sets(distributions: FeatureDistributions, coverage: float | Floats) -> Floats:
+    """Find the smallest sets of a probability, or one of each feature (k,).
+
+    Returns ends of intervals, (n, MOST_INTERVALS, 2, k).
 
     NaN stands for intervals that a set does not have.
     """
@@ -102,6 +104,15 @@ def highest_density_sets(distributions: FeatureDistributions, coverage: float) -
         np.full(highest.shape, _LEVEL_TOLERANCE),
     )
     return np.moveaxis(_find_ends(grid, log_level, distributions), 2, 0)
+
+
+def smallest_coverages(distributions: FeatureDistributions, values: Floats) -> Floats:
+    """Find the probability of the smallest set of highest density that holds each value: (n, k)."""
+    grid = _Grid.lay_out(distributions)
+    # Whatever is farther out than the grid reaches, which is nearly nothing.
+    lowest = grid.log_densities[[1, -2]].max(axis=0)
+    log_level = np.maximum(distributions.log_pdf(values), lowest)
+    return _probability(_find_ends(grid, log_level, distributions), distributions)
 
 
 def _find_ends(grid: _Grid, log_level: Floats, distributions: FeatureDistributions) -> Floats:

@@ -29,20 +29,21 @@ from numpy.typing import NDArray
 from skdgn._geometry import log_integral, quantile, truncated_mean
 from skdgn._runtime import LOG_SQRT_2PI, Floats, RandomSource, kernel, row_batches
 
-# Logs below the peak at which an integrand counts no more.
+# Logs below the peak at which an integrand counts no more, and how much of logs is rounding.
 _NEGLIGIBLE = 44.0
-# Sections of the search for a peak: to rounding, from as far out as numbers are.
-_N_SECTIONS = 120
+_ROUNDING = 1e-14
+# Halvings of the search for a peak, or for where an integrand ends: to rounding.
 _N_HALVINGS = 60
-_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 # Intervals are halved until both halves together differ by less than this share of the whole.
 _TOLERANCE = 1e-11
 _MOST_INTERVALS = 400
 # A Gauss rule on [0, 1]: for an interval, and for each of its halves.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _NODES, _WEIGHTS = 0.5 + 0.5 * _NODES, 0.5 * _WEIGHTS
-# Bounds within which the deviations of noise put nearly all of it.
-_WIDEST = 40.0
+# Beyond, there are no squares.
+_FARTHEST = 1e150
+# Bounds are close to each other if this is above their distance times their size, in deviations.
+_NARROW = 1e-3
 # Samples whose pieces are kept at a time.
 _BATCH = 256
 
@@ -201,7 +202,15 @@ def _log_integrand(z: float, n: int, r: int, regions: LineRegions, known: Known)
         elif lower > -math.inf or upper < math.inf:
             mean = regions.offsets[r, d] + regions.slopes[r, d] * z
             a, b = (lower - mean) / deviation, (upper - mean) / deviation
-            value += log_integral(0.0, a, b) - LOG_SQRT_2PI
+            width = (upper - lower) / deviation
+            if width * (1.0 + abs(a)) > _NARROW:
+                value += log_integral(0.0, a, b) - LOG_SQRT_2PI
+            elif width > 0.0:
+                # Of b - a, few digits would be left.
+                value += math.log(width) + (a * a - 1.0) * width * width / 24.0
+                value -= 0.5 * (a + 0.5 * width) ** 2 + LOG_SQRT_2PI
+            else:
+                return -math.inf
     return value
 
 
@@ -258,52 +267,63 @@ def _integrate_region(
     found: list[tuple[int, float, float, float]],
 ) -> float:
     """Append the pieces of one region, and return the relative error of their sum."""
-    begin, end = regions.ends[r, 0], regions.ends[r, 1]
-    # The peak is not farther out than where the prior is, or a bound or value is reached.
-    farthest = _WIDEST
-    for d in range(regions.slopes.shape[1]):
-        if regions.slopes[r, d] != 0.0:
-            for bound in (known.lower[n, d], known.upper[n, d], known.values[n, d]):
-                if math.isfinite(bound):
-                    reach = abs(bound - regions.offsets[r, d]) + _WIDEST * regions.deviations[r, d]
-                    farthest = max(farthest, reach / abs(regions.slopes[r, d]))
-    low, high = max(begin, -farthest), min(end, farthest)
-    if begin > farthest:
-        low, high = begin, begin + _WIDEST
-    if end < -farthest:
-        low, high = end - _WIDEST, end
-    high, low = min(high, end), max(low, begin)
-    limits = np.array([low, high])
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left = _log_integrand(left, n, r, regions, known)
-    at_right = _log_integrand(right, n, r, regions, known)
-    for _ in range(_N_SECTIONS):
-        if at_left > at_right or (at_left == at_right and abs(left) < abs(right)):
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = _log_integrand(left, n, r, regions, known)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = _log_integrand(right, n, r, regions, known)
-    peak = 0.5 * (low + high)
+    begin, end = max(regions.ends[r, 0], -_FARTHEST), min(regions.ends[r, 1], _FARTHEST)
+    # The prior is highest here, and the peak where everything else pulls.
+    peak = min(max(0.0, begin), end)
+    limit = end if _slope(peak, n, r, regions, known) > 0.0 else begin
+    peak = _go(peak, limit, math.inf, n, r, regions, known)
     highest = _log_integrand(peak, n, r, regions, known)
     if highest == -math.inf:
         return 0.0
-    # As far on either side as it counts.
-    for side in range(2):
-        outer, inner = limits[side], peak
-        value = _log_integrand(outer, n, r, regions, known)
-        if value < highest - _NEGLIGIBLE:
-            for _ in range(_N_HALVINGS):
-                middle = 0.5 * (outer + inner)
-                value = _log_integrand(middle, n, r, regions, known)
-                if value < highest - _NEGLIGIBLE:
-                    outer = middle
-                else:
-                    inner = middle
-            limits[side] = outer
-    return _halve(limits[0], peak, limits[1], highest, n, r, regions, known, found)
+    floor = highest - _NEGLIGIBLE - _ROUNDING * abs(highest)
+    begin = _go(peak, begin, floor, n, r, regions, known)
+    end = _go(peak, end, floor, n, r, regions, known)
+    return _halve(begin, peak, end, highest, n, r, regions, known, found)
+
+
+@kernel
+def _go(
+    start: float, limit: float, floor: float, n: int, r: int, regions: LineRegions, known: Known
+) -> float:
+    """Go as far toward a limit as the log integrand is above a floor; as it rises, if that is inf.
+
+    Steps double until one is too long, which is halved.
+    """
+    inner, outer, step = start, start, math.copysign(1.0, limit - start)
+    is_beyond = False
+    while not is_beyond and inner != limit:
+        outer = inner + step
+        if (limit - outer) * step < 0.0:
+            outer = limit
+        is_beyond = not _goes_on(outer, step, floor, n, r, regions, known)
+        if not is_beyond:
+            inner, step = outer, 2.0 * step
+    for _ in range(_N_HALVINGS if is_beyond else 0):
+        middle = 0.5 * (inner + outer)
+        if _goes_on(middle, step, floor, n, r, regions, known):
+            inner = middle
+        else:
+            outer = middle
+    return outer
+
+
+@kernel
+def _goes_on(
+    z: float, step: float, floor: float, n: int, r: int, regions: LineRegions, known: Known
+) -> bool:
+    if floor == math.inf:
+        return step * _slope(z, n, r, regions, known) > 0.0
+    return _log_integrand(z, n, r, regions, known) > floor
+
+
+@kernel
+def _slope(z: float, n: int, r: int, regions: LineRegions, known: Known) -> float:
+    """Derivative of the log integrand: all features pull toward what is known of them."""
+    value = -z
+    for d in range(regions.slopes.shape[1]):
+        pull = _deviation_given(z, n, r, d, regions, known)
+        value += regions.slopes[r, d] / regions.deviations[r, d] * pull
+    return value
 
 
 @kernel
@@ -360,7 +380,9 @@ def _gauss(
     total = 0.0
     for i in range(_NODES.size):
         z = begin + (end - begin) * _NODES[i]
-        total += _WEIGHTS[i] * math.exp(_log_integrand(z, n, r, regions, known) - highest)
+        # Nothing is above the peak, but for rounding far out.
+        height = min(_log_integrand(z, n, r, regions, known) - highest, 0.0)
+        total += _WEIGHTS[i] * math.exp(height)
     return (end - begin) * total
 
 
@@ -381,21 +403,26 @@ def _add_up_means(regions: LineRegions, known: Known, pieces: Pieces, log_totals
                 height = _log_integrand(z, n, r, regions, known) + regions.log_weights[r]
                 weight = (end - begin) * _WEIGHTS[i] * math.exp(height - log_totals[n])
                 for d in range(n_features):
-                    means[n, d] += weight * _mean_given(z, n, r, d, regions, known)
+                    noise = regions.deviations[r, d] * _deviation_given(z, n, r, d, regions, known)
+                    mean = regions.offsets[r, d] + regions.slopes[r, d] * z + noise
+                    means[n, d] += weight * min(max(mean, known.lower[n, d]), known.upper[n, d])
     return means
 
 
 @kernel
-def _mean_given(z: float, n: int, r: int, d: int, regions: LineRegions, known: Known) -> float:
-    """Mean of a feature, given z."""
-    if not math.isnan(known.values[n, d]):
-        return known.values[n, d]
+def _deviation_given(z: float, n: int, r: int, d: int, regions: LineRegions, known: Known) -> float:
+    """Mean of the noise of a feature, given z, in its deviations."""
     mean, deviation = regions.offsets[r, d] + regions.slopes[r, d] * z, regions.deviations[r, d]
-    lower, upper = known.lower[n, d], known.upper[n, d]
+    lower, upper, observed = known.lower[n, d], known.upper[n, d], known.values[n, d]
+    if not math.isnan(observed):
+        return (observed - mean) / deviation
     if lower == -math.inf and upper == math.inf:
-        return mean
-    inside = truncated_mean((lower - mean) / deviation, (upper - mean) / deviation)
-    return min(max(mean + deviation * inside, lower), upper)
+        return 0.0
+    a, b = (lower - mean) / deviation, (upper - mean) / deviation
+    width = (upper - lower) / deviation
+    if width * (1.0 + abs(a)) > _NARROW:
+        return truncated_mean(a, b)
+    return a + 0.5 * width - a * width * width / 12.0
 
 
 @kernel

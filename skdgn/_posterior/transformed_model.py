@@ -160,7 +160,7 @@ class TransformedDistributions:
         """Variances, (n, k)."""
         return np.asarray(self._draws.var(axis=0))
 
-    def bracket(self, share: float) -> tuple[Floats, Floats]:
+    def bracket(self, share: float | Floats) -> tuple[Floats, Floats]:
         """Values (n, k) between which lies the quantile of a share."""
         low, high = self.transformed.bracket(share)
         return self.maps.backward(low), self.maps.backward(high)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris, load_wine
@@ -71,7 +73,8 @@ def test_priors_are_given_or_shares_of_the_weights(iris: tuple[np.ndarray, np.nd
     weighted = DGNClassifier(LINEAR).fit(X, y, sample_weight=weights)
     assert weighted.classes_.tolist() == [1, 2]  # a class without weight is not there
     np.testing.assert_allclose(weighted.priors_, [0.75, 0.25])
-    for priors in ([0.5, 0.5], [0.5, 0.6, -0.1], [0.2, 0.2, 0.2], [np.nan, 0.5, 0.5]):
+    unfit: list[Any] = [[0.5, 0.5], [0.5, 0.6, -0.1], [0.2, 0.2, 0.2], [np.nan, 0.5, 0.5]]
+    for priors in (*unfit, ["a", "b", "c"]):
         with pytest.raises(ValueError, match="priors must hold a probability for each of the 3"):
             DGNClassifier(LINEAR, priors=priors).fit(X, y)
     never = DGNClassifier(LINEAR, priors=[0.0, 0.5, 0.5]).fit(X, y)

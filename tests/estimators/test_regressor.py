@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal, norm
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
 from skdgn import DGNEnsemble, DGNMixture, DGNRegressor, PiecewiseAffineDGN
@@ -143,12 +144,24 @@ def test_fits_with_missing_inputs_weights_and_frames(table: tuple[np.ndarray, np
     np.testing.assert_allclose(named.predict(frame), weighted.predict(X), rtol=1e-6)
 
 
+def test_samples_without_targets_tell_of_the_inputs(table: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = table[0][:80], table[1][:80].copy()
+    y[::4], y[1::4, 1] = np.nan, np.nan
+    regressor = DGNRegressor(LINEAR).fit(X, y)
+    joint = clone(LINEAR).fit(np.column_stack([X, y]))
+    expected = joint.score_samples(np.column_stack([table[0], table[1]]))
+    found = regressor.score_samples(table[0]) + regressor.score_samples(*table)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    one = DGNRegressor(LINEAR).fit(X, y[:, 0])
+    assert one.score(X[1::4], y[1::4, 0]) > 0.5
+
+
 def test_any_exact_density_will_do(table: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = table[0][:40], table[1][:40, 0]
     ensemble = DGNRegressor(DGNEnsemble(LINEAR, n_estimators=2), random_state=0).fit(X, y)
     assert ensemble.predict_interval(X).shape == (40, 2)
     default = DGNRegressor(random_state=0).fit(X[:15], y[:15])
-    assert [member.n_networks for member in default.estimator_.estimators_] == [1] * 4
+    assert [member.n_networks for member in default.estimator_.estimators_] == [1] * 10
     assert np.isfinite(default.predict(X)).all()
 
 
@@ -169,10 +182,12 @@ def test_bad_input_is_refused(linear: DGNRegressor, table: tuple[np.ndarray, np.
     for q in (0.0, 1.0, 1.5, -0.1, np.nan, [[0.5]], "half"):
         with pytest.raises(ValueError, match="q must be"):
             linear.predict_quantiles(X, q)
-    with pytest.raises(ValueError, match=r"y must hold numbers, got values like .*'a'"):
+    with pytest.raises(ValueError, match=r"y must hold numbers: could not convert .*'a'"):
         DGNRegressor(LINEAR).fit(X, np.full(len(X), "a"))
-    with pytest.raises(ValueError, match="Input y contains NaN"):
-        DGNRegressor(LINEAR).fit(X, np.full(len(X), np.nan))
+    with pytest.raises(ValueError, match="y must have an observed value"):
+        DGNRegressor(LINEAR).fit(X, np.where(np.arange(2) == 0, np.nan, y))
+    with pytest.raises(ValueError, match="y must hold numbers: Input y contains infinity"):
+        DGNRegressor(LINEAR).fit(X, np.where(y > 1.0, np.inf, y))
     frame = pd.DataFrame(X, columns=list("abc")).assign(d=np.nan)
     with pytest.raises(ValueError, match=r"got none in 1 of 4 columns: \['d'\]"):
         DGNRegressor(LINEAR).fit(frame, y)
