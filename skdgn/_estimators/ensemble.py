@@ -54,10 +54,11 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
     Parameters
     ----------
     estimator : exact density, list of them or list of (str, exact density), default=None
-        What is fitted: a `PiecewiseAffineDGN`, a `DGNMixture` or another ensemble.  None stands for
-        mixtures that take turns: one that finds its sizes, large ones that follow their samples
-        closely, and one Gaussian at the end.  A list has one member for each of its items,
-        of any kind and size; names are those of ``named_estimators_``.
+        What is fitted: a `PiecewiseAffineDGN`, a `DGNMixture`, a `TransformedDensity` or another
+        ensemble.  None stands for mixtures that take turns: one that finds its sizes, large ones
+        that follow their samples closely, and one Gaussian at the end; of columns as they are, by
+        powers and by normal scores in turn.  A list has one member for each of its items, of any
+        kind and size; names are those of ``named_estimators_``.
     n_estimators : int, default=10
         Number of members, if ``estimator`` is not a list.
     bootstrap : bool, default=False
@@ -414,8 +415,8 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
     def _check_templates(self) -> tuple[list[str] | None, list[Any]]:
         """Return what is to be fitted, a template for each member, and their names."""
         requirement = (
-            "estimator must be an exact density (PiecewiseAffineDGN, DGNMixture or DGNEnsemble), "
-            "a list of them or a list of (name, exact density), got "
+            "estimator must be an exact density (PiecewiseAffineDGN, DGNMixture, DGNEnsemble or "
+            "TransformedDensity), a list of them or a list of (name, exact density), got "
         )
         names: list[str] | None = None
         if self.estimator is None:
