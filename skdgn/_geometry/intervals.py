@@ -81,6 +81,8 @@ class Intervals:
 
         As if one after the other; pieces know their sides of all of them.
         """
+        # Of one kind for the kernel, which would be compiled for each.
+        gradients, values = np.ascontiguousarray(gradients), np.ascontiguousarray(values)
         n_units = gradients.shape[1]
         n_pieces, capacity = 2 * (len(self) + n_units + 1), 0
         while n_pieces > capacity:

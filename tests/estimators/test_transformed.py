@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import logit
+from scipy.special import logit, logsumexp
 from scipy.stats import lognorm
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -21,6 +21,7 @@ from sklearn.preprocessing import (
 )
 
 from skdgn import DGNEnsemble, DGNMixture, PiecewiseAffineDGN, TransformedDensity
+from skdgn._runtime import Workers
 
 LINE = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
 CURVE = PiecewiseAffineDGN(hidden_layer_sizes=(3,), tol=0.01, random_state=0)
@@ -143,7 +144,17 @@ def test_missing_values_weights_names_and_files(samples):
 
 def test_members_of_an_ensemble_may_be_transformed(samples):
     ensemble = DGNEnsemble([LINE, TransformedDensity(LINE)], random_state=0).fit(samples)
-    plain, transformed = (member.score_samples(samples) for member in ensemble.estimators_)
+    plain, transformed = (
+        logsumexp(
+            [
+                member._fitted_model().widen(scale).log_density(samples, Workers())
+                for scale in ensemble.noise_scales_
+            ],
+            axis=0,
+            b=ensemble.scale_weights_[:, None],
+        )
+        for member in ensemble.estimators_
+    )
     expected = np.logaddexp(plain, transformed) - np.log(2.0)
     np.testing.assert_allclose(ensemble.score_samples(samples), expected, rtol=1e-12)
     holes = np.where([True, False], samples[:3], np.nan)

@@ -437,7 +437,7 @@ def test_fits_go_on_and_learn_from_chunks() -> None:
 
 @pytest.mark.parametrize(("n_networks", "share"), [(None, 0.0), (None, 0.2), (3, 0.0)])
 def test_memory_is_linear_in_the_number_of_features(n_networks: int | None, share: float) -> None:
-    n_features = 1000  # a matrix would take 8 MB
+    n_features = 2000  # a matrix would take 32 MB
     X = with_missing(make_wide(24, n_features), share)
     model: PiecewiseAffineDGN | DGNMixture = PiecewiseAffineDGN(
         hidden_layer_sizes=(2,), covariance_type="factor", n_factors=3, max_iter=2, random_state=0

@@ -149,8 +149,8 @@ def test_bad_bounds_are_refused() -> None:
         model.log_probability([[0.0, 1.0, 0.0]], [[1.0, 0.0, 1.0]])
     with pytest.raises(ValueError, match="lower must have 3 columns"):
         model.log_probability([[0.0, 1.0]], [[1.0, 2.0, 1.0]])
-    with pytest.raises(ValueError, match="lower and upper must have the same shape"):
-        model.log_probability([[0.0, 1.0, 0.0]], [[1.0, 2.0, 1.0]] * 2)
+    with pytest.raises(ValueError, match="must have the same number of boxes, got 3 and 2"):
+        model.log_probability([[0.0, 1.0, 0.0]] * 3, [[1.0, 2.0, 1.0]] * 2)
     with pytest.raises(ValueError, match="n_draws"):
         model.log_probability([[0.0] * 3], [[1.0] * 3], n_draws=0)
 
