@@ -42,6 +42,8 @@ from skdgn._runtime import Floats, VersionedMixin, Workers, value_ranges
 # Of a mixture that nobody has asked for: networks at most, and samples for each at least.
 _MOST_DEFAULT_NETWORKS = 4
 _DEFAULT_SAMPLES = 10
+# Mixtures that are averaged where nobody says how many: fewer have a share worth mentioning.
+_MOST_AVERAGED = 8
 _STARTS = ("gaussian_mixture", "kmeans", "random")
 # A sample's responsibilities, as users give them, add up to 1 but for this.
 _ROUNDING = 1e-6
@@ -86,12 +88,15 @@ class DGNMixture(
         By what sizes are chosen that are ``"auto"``: the mean log density of a fifth of the
         samples, which are held out until sizes are chosen, or `bic` or `aic` of all samples.  Of
         fewer than ten different samples none is held out: `bic` stands in.
-    n_averaged : int, default=1
-        Number of the best mixtures on the path of sizes that are averaged, if any size is
-        ``"auto"``: an average of mixtures is a mixture of all their networks.  Weights are those
-        that make the samples that were held out the likeliest, or by `bic` and `aic`
-        ``exp(-criterion / 2)``.  Each is fitted to all samples; ``lower_bound_``,
-        ``lower_bounds_`` and ``n_iter_`` are those of the likeliest.
+    n_averaged : int or "auto", default="auto"
+        Number of mixtures on the path of sizes that are averaged, at most, if any size is
+        ``"auto"``: an average of mixtures is a mixture of all their networks, which predicts other
+        samples better than any of them, but whose networks are no clusters.  Those count that make
+        the samples that were held out the likeliest, with weights that do, or by `bic` and `aic`
+        ``exp(-criterion / 2)``, which is next to nothing for all but the best.  Each is fitted to
+        all samples; ``lower_bound_``, ``lower_bounds_`` and ``n_iter_`` are those of the likeliest.
+        ``"auto"`` is 8 if ``n_networks`` is ``"auto"``, ``criterion`` is ``"validation"`` and
+        ``warm_start`` is False, and 1 otherwise.
     init_params : {"gaussian_mixture", "kmeans", "random"} or array-like, default="gaussian_mixture"
         Where the fit starts.  ``"gaussian_mixture"``: with scikit-learn's `GaussianMixture`, or
         where values are missing or weights are not whole numbers with a mixture of linear networks,
@@ -182,7 +187,8 @@ class DGNMixture(
     networks are fitted first, with every kind of noise that may be.  From the best of them, and
     from a single network, a path of mixtures leads on: hidden units are added to networks or
     removed, networks are split or merged, each tried on the samples that are its own, and EM
-    follows, as long as `criterion` improves.  The best of all is fitted to all samples.  See
+    follows, as long as `criterion` improves.  The best of all is fitted to all samples, or an
+    average is (``n_averaged``).  For clusters, give ``n_networks``, or ``criterion="bic"``.  See
     `PiecewiseAffineDGN` for the rest; ``n_init`` and ``refine`` are not used.  Networks have as
     many latent dimensions as each other, and each its own hidden units.
 
@@ -203,7 +209,7 @@ class DGNMixture(
         "estimator": [None, PiecewiseAffineDGN],
         "n_networks": [Interval(Integral, 1, None, closed="left"), StrOptions({AUTO})],
         "criterion": [StrOptions(set(CRITERIA))],
-        "n_averaged": [Interval(Integral, 1, None, closed="left")],
+        "n_averaged": [Interval(Integral, 1, None, closed="left"), StrOptions({AUTO})],
         "init_params": [str, "array-like"],
         "weight_concentration_prior": [Interval(Real, 1.0, None, closed="left")],
         "noise_prior_weight": [StrOptions({"auto"}), Interval(Real, 0.0, None, closed="left")],
@@ -228,7 +234,7 @@ class DGNMixture(
         n_networks: int | str = AUTO,
         *,
         criterion: str = "validation",
-        n_averaged: int = 1,
+        n_averaged: int | str = AUTO,
         init_params: Any = "gaussian_mixture",
         weight_concentration_prior: float = 2.0,
         noise_prior_weight: str | float = "auto",
@@ -402,9 +408,9 @@ class DGNMixture(
             for network in template._candidates()
         )
         if not any_networks and not template._is_open():
-            if self.n_averaged > 1:
+            if self.n_averaged not in (AUTO, 1):
                 raise ValueError(
-                    f'n_averaged must be 1 if no size is "auto", got {self.n_averaged}.'
+                    f'n_averaged must be 1 or "auto" if no size is "auto", got {self.n_averaged}.'
                 )
             return branches[0]
         if self.tied_noise:
@@ -413,9 +419,11 @@ class DGNMixture(
                 "single networks, got True."
             )
         activation = template._activation_of_any()
-        return SizeSettings(
-            branches, activation, any_networks, self.criterion, int(self.n_averaged)
-        )
+        n_averaged = self.n_averaged
+        if n_averaged == AUTO:
+            pays = any_networks and self.criterion == "validation" and not self.warm_start
+            n_averaged = _MOST_AVERAGED if pays else 1
+        return SizeSettings(branches, activation, any_networks, self.criterion, int(n_averaged))
 
     def _check_start(self, n_samples: int, n_networks: int) -> str | Floats:
         """Return a method, or responsibilities (n, K)."""

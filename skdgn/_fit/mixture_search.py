@@ -23,8 +23,8 @@ _MOST_SPLITS = 2
 _MOST_MERGES = 2
 # Iterations of the best candidate for the place of a network.
 _ITERATIONS = 8
-# How often units are moved when EM gains little, and how often that is tried where it ends.
-_MOST_MOVES, _MOST_TRIALS = 10, 2
+# How often units are moved when EM stands still.
+_MOST_MOVES = 10
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,7 @@ class Search:
 
     def step_and_move_units(self) -> Step:
         """Return the step of EM which moves units where it would stand still."""
-        return Step(
-            self.problem,
-            self.m_step,
-            self.tol,
-            self.move_units,
-            _MOST_MOVES,
-            _MOST_TRIALS,
-            is_eager=True,
-        )
+        return Step(self.problem, self.m_step, self.tol, self.move_units, _MOST_MOVES)
 
     def move_units(self, state: MixtureState) -> MixtureState | None:
         """Move hidden units to where they are missed, if that raises the objective.

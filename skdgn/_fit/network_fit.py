@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,13 @@ from skdgn._fit.initialization import Start, starting_methods, starting_network
 from skdgn._fit.mixture_em import MixtureProblem, MixtureState
 from skdgn._fit.mixture_search import Search
 from skdgn._fit.steps import Step
-from skdgn._fit.tournament import hold_tournament
 from skdgn._noise import KINDS
 from skdgn._partition import TooManyRegionsError
 from skdgn._runtime import Floats, read
 
-# How many of the candidate starts enter a round, and how many iterations each is given.  After
-# fewer, the likeliest is seldom the one that ends highest; so there are many, on few rows.
-_TRIAL_ROUNDS = ((4, 6), (2, 10))
+# Starts are compared by so many iterations, on so many rows for each latent dimension.  The
+# likeliest need not end highest, and more of them tell little more.
+_TRIAL_ITERATIONS = 4
 _TRIAL_ROWS = 500
 # Missing values are filled in by what so many rows tell.
 _COMPLETED_ROWS = 2000
@@ -99,16 +98,13 @@ def _best_start(
     starts.clear()
     _try_methods(trial, completed, problem.n_samples, settings, generator, starts)
 
-    def rounds() -> Iterator[tuple[int, int]]:
-        for n_starts, iterations in _TRIAL_ROUNDS if len(starts) > 1 else ():
-            reporter.begin(f"comparing {min(n_starts, len(starts))} starts")
-            yield n_starts, min(iterations, settings.max_iter)
-
-    def improve(run: Progress, iterations: int) -> Progress:
-        step = Step(trial, settings.m_step, settings.tol)
-        return climb(step, run.state, iterations, settings.tol)
-
-    best: MixtureState = hold_tournament(starts, rounds(), Progress.lower_bound, improve).state
+    if len(starts) > 1:
+        reporter.begin(f"comparing {len(starts)} starts")
+        for place, run in enumerate(starts):
+            step = Step(trial, settings.m_step, settings.tol)
+            iterations = min(_TRIAL_ITERATIONS, settings.max_iter)
+            starts[place] = climb(step, run.state, iterations, settings.tol)
+    best: MixtureState = max(starts, key=Progress.lower_bound).state
     if trial is problem:
         return best
     reporter.begin("starting on all samples")

@@ -4,7 +4,7 @@ Kinds of noise and numbers of latent dimensions do not grow from each other: eac
 A branch begins with mixtures of networks as small as may be, one, two, four of them and so on,
 which is as quick as a Gaussian mixture.  Of every number of latent dimensions, the branch with the
 best of these goes on (`skdgn._fit.size_path`).  What the criterion likes best of all is fitted to
-all samples, or several are: their average is a mixture, too.
+all samples, or those are that count the most in the average of all: it is a mixture, too.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ _FEWEST_SAMPLES = 6
 _PATIENCE, _MANY_NETWORKS = 2, 16
 # Iterations of each, which begins with a Gaussian mixture.
 _ITERATIONS = 6
-# Paths from the best branch, and stages after which the second is given up unless it has overtaken
-# the first.
-_N_PATHS, _HEAD_START = 2, 5
+# Paths from the best branch.  The second is given up when it would not overtake the first even by
+# so many stages like its last.
+_N_PATHS, _PROSPECT = 2, 4
+# Mixtures of a smaller share are left out of an average.
+_SMALLEST_SHARE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class SizeSettings:
     activation: Activation | None  # of hidden units, if their number is open
     any_networks: bool  # whether the number of networks is open
     criterion: str
-    n_averaged: int = 1  # mixtures of the path that are averaged
+    n_averaged: int = 1  # mixtures of the path that are averaged, at most
 
     @property
     def workers(self) -> Workers:
@@ -121,7 +123,7 @@ def fit_sizes(
     if interrupted:
         result = replace(branch.fit.result(Progress(stage.state)), interrupted=True)
     else:
-        result = branch.fit_all(diary.best_of(branch, settings.n_averaged))
+        result = branch.fit_all(diary.members(branch, settings.n_averaged))
     return replace(result, path=diary.table())
 
 
@@ -137,7 +139,7 @@ def _explore(branches: list[Branch], diary: Diary) -> None:
         diary.follow(branches[best], branches[best].change_sizes(likeliest))
         if smallest is not likeliest:
             # A curve with many bends is not to be had from many networks, one merger at a time.
-            diary.follow(branches[best], branches[best].change_sizes(smallest), _HEAD_START)
+            diary.follow(branches[best], branches[best].change_sizes(smallest), True)
         else:
             diary.n_parts_left -= 1
 
@@ -153,11 +155,11 @@ class Diary:
     part_seconds: list[float] = field(default_factory=list)  # of parts that are done
 
     def follow(
-        self, branch: Branch, stages: Iterator[Stage], head_start: int | None = None
+        self, branch: Branch, stages: Iterator[Stage], must_overtake: bool = False
     ) -> tuple[Stage, Stage]:
         """Write down the stages of a part of the path; return the first and the best of them.
 
-        After so many, it is given up unless it is better than everything else.
+        It may be given up where it cannot be expected to become better than everything else.
         """
         own, began = [], time.perf_counter()
         part_began = began
@@ -170,8 +172,10 @@ class Diary:
             began = now
             if self.reporter.verbose > 0:
                 self._tell(branch, stage, self._seconds_left(now - part_began))
-            if len(own) == head_start and all(self.best()[1] is not mine for mine in own):
-                break
+            if must_overtake and len(own) > 1:
+                gain = own[-2].criterion - stage.criterion
+                if stage.criterion - _PROSPECT * gain > self.best()[1].criterion:
+                    break
         self.part_seconds.append(time.perf_counter() - part_began)
         return own[0], min(own, key=lambda stage: stage.criterion)
 
@@ -180,10 +184,19 @@ class Diary:
         branch, stage, _ = min(self.stages, key=lambda entry: entry[1].criterion)
         return branch, stage
 
-    def best_of(self, branch: Branch, n_stages: int) -> list[Stage]:
-        """Return the best stages of a branch, at most so many, the best first."""
+    def members(self, branch: Branch, most: int) -> list[Stage]:
+        """Return the stages of a branch whose average is the best, the best of them first.
+
+        The best alone, or those that count the most in the average of all.  Stages that are of no
+        use on their own count there, where samples are far from what others have seen.
+        """
         own = [stage for other, stage, _ in self.stages if other is branch]
-        return sorted(own, key=lambda stage: stage.criterion)[:n_stages]
+        own.sort(key=lambda stage: stage.criterion)
+        if most == 1:
+            return own[:1]
+        shares = branch.judge.share_out(own)
+        smallest = max(np.sort(shares)[-most:].min(), _SMALLEST_SHARE)
+        return [stage for stage, share in zip(own, shares, strict=True) if share >= smallest]
 
     def _seconds_left(self, seconds: float) -> float:
         """Guess how long it will take, so many seconds after a part has begun.

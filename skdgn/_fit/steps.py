@@ -41,8 +41,6 @@ class Step:
     tol: float
     exchange: Callable[[MixtureState], MixtureState | None] | None = None  # when EM stands still
     n_exchanges: int = 0  # left
-    n_trials: int = 1  # to find one where EM ends: chance has a part in it
-    is_eager: bool = False  # whether there is an exchange as soon as EM gains little
     dampings: list[Damping] = field(default_factory=list)  # of each network
     stretch: float = 1.0  # of the next step, in steps of EM
     n_still: int = 0  # iterations that gained little
@@ -52,19 +50,15 @@ class Step:
         trial = self._step(state)
         gain = 0.0 if trial is None else trial.lower_bound - state.lower_bound
         self.n_still = self.n_still + 1 if gain < self.tol else 0
-        is_still = trial is None or self.n_still >= PATIENCE
-        is_slow = self.is_eager and gain < _WORTHWHILE * self.tol
-        for _ in range(self.n_trials if is_still else int(is_slow)):
-            if self.exchange is None or self.n_exchanges == 0:
-                break
-            self.n_exchanges -= 1
-            exchanged = self.exchange(trial or state)
-            # In vain: once more where EM ends, which may change the answer.
-            self.is_eager = self.is_eager and exchanged is not None
-            if exchanged is not None:
-                self.dampings, self.n_still = [], 0
-                return exchanged
-        return trial
+        if self.n_exchanges == 0 or (trial is not None and self.n_still < PATIENCE):
+            return trial
+        self.n_exchanges -= 1
+        assert self.exchange is not None
+        exchanged = self.exchange(trial or state)
+        if exchanged is None:
+            return trial
+        self.dampings, self.n_still = [], 0
+        return exchanged
 
     def _step(self, state: MixtureState) -> MixtureState | None:
         if self.m_step == "joint":
