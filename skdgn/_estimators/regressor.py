@@ -112,8 +112,8 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
     >>> X = np.abs(y)[:, None] + 0.05 * rng.normal(size=(400, 1))
     >>> regressor = DGNRegressor(random_state=0).fit(X, y)
     >>> regressor.predict_interval([[1.0]], coverage=0.9, kind="highest_density").round(1)
-    array([[[-1.1, -0.9],
-            [ 0.9,  1.1]]])
+    array([[[-1.2, -0.8],
+            [ 0.8,  1.1]]])
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -555,5 +555,6 @@ def _default_density(total_weight: float) -> DGNEnsemble:
         [
             DGNMixture(linear, n_networks, init_params="random", refine=False, tol=1e-2)
             for n_networks in (*(sizes * _N_STARTS), 1)
-        ]
+        ],
+        noise_scales=(1.0,),
     )

@@ -28,6 +28,7 @@ from scipy.special import logsumexp, ndtr, softmax
 
 from skdgn._geometry import Cells, Facets, integrate_gaussian, whole_space
 from skdgn._posterior.explorer import Explorer
+from skdgn._posterior.gaussian_distributions import GaussianDistributions
 from skdgn._posterior.visits import Visitor
 from skdgn._runtime import Floats
 
@@ -78,16 +79,6 @@ class MixedDistributions:
     weights: Floats  # (K, n), given the condition
     log_density: Floats  # (n,) of the condition
 
-    @classmethod
-    def mix(cls, parts: Sequence[FeatureDistributions], weights: Floats) -> MixedDistributions:
-        """Mix the conditional distributions of densities with these weights (K,)."""
-        with np.errstate(divide="ignore"):
-            joint = np.log(weights)[:, None] + np.stack([part.log_density for part in parts])
-        log_density = np.asarray(logsumexp(joint, axis=0))
-        # Where nothing is known, no part is likelier than another.
-        joint[:, np.isneginf(log_density)] = 0.0
-        return cls(parts, np.asarray(softmax(joint, axis=0)), log_density)
-
     @property
     def mean(self) -> Floats:
         """Means, (n, k)."""
@@ -119,6 +110,20 @@ class MixedDistributions:
         return np.einsum("pn,pnk->nk", self.weights, np.stack(of_parts))
 
 
+def mix(parts: Sequence[FeatureDistributions], weights: Floats) -> FeatureDistributions:
+    """Mix the conditional distributions of densities with these weights (K,)."""
+    with np.errstate(divide="ignore"):
+        joint = np.log(weights)[:, None] + np.stack([part.log_density for part in parts])
+    log_density = np.asarray(logsumexp(joint, axis=0))
+    # Where nothing is known, no part is likelier than another.
+    joint[:, np.isneginf(log_density)] = 0.0
+    weights = np.asarray(softmax(joint, axis=0))
+    gaussians = [part for part in parts if isinstance(part, GaussianDistributions)]
+    if len(gaussians) == len(parts):
+        return GaussianDistributions.join(gaussians, weights, log_density)
+    return MixedDistributions(parts, weights, log_density)
+
+
 @dataclass(frozen=True)
 class RegionDistributions:
     """The features' distributions under one network: mixtures over the regions of latent space.
@@ -138,51 +143,6 @@ class RegionDistributions:
     region_variances: Floats  # (v, k)
     lift: Callable[[], tuple[Cells, Integers]]  # the visits' cells in coordinates (u, e)
     join: Callable[[Floats], Floats]  # log densities (n, k) of the condition and a value each
-
-    @classmethod
-    def given(
-        cls, visitor: Visitor | Explorer, rows: Floats, features: Integers
-    ) -> RegionDistributions:
-        """Condition on what was observed of rows (n, D), which is none of these features.
-
-        A sample so far out that its density is zero is conditioned on nothing instead.
-        """
-        visits = visitor.visit(rows)
-        log_density = visits.log_density
-        unknown = np.isneginf(log_density)
-        if unknown.any():
-            rows = np.where(unknown[:, None], np.nan, rows)
-            visits = visitor.visit(rows)
-        settled = visitor.settle(visits)
-        factors, centers = settled.condition(rows, visits)
-        maps = settled.partition.maps.take(visits.regions)
-        latent_slopes, latent_offsets, deviations = visitor.noise.predict(
-            maps.slopes, maps.offsets, np.repeat(rows, np.diff(visits.start), axis=0), features
-        )
-        slopes = latent_slopes @ factors
-        spread = np.einsum("vks,vst,vkt->vk", latent_slopes, visits.covariances, latent_slopes)
-        facets = settled.partition.cells.facets()
-
-        def join(values: Floats) -> Floats:
-            log_joint = np.empty(values.shape)
-            for column, feature in enumerate(features):
-                joint = rows.copy()
-                joint[:, feature] = values[:, column]
-                log_joint[:, column] = visitor.visit(joint).log_density
-            return log_joint
-
-        return cls(
-            log_density=log_density,
-            start=visits.start,
-            responsibilities=visits.responsibilities,
-            slopes=slopes,
-            offsets=latent_offsets + np.einsum("vks,vs->vk", slopes, centers),
-            deviations=deviations,
-            region_means=latent_offsets + np.einsum("vks,vs->vk", latent_slopes, visits.means),
-            region_variances=np.maximum(spread, 0.0) + deviations**2,
-            lift=lambda: _lift_cells(facets, visits.regions, factors, centers),
-            join=join,
-        )
 
     @property
     def mean(self) -> Floats:
@@ -255,6 +215,56 @@ class RegionDistributions:
     def _sum_over_regions(self, values: Floats) -> Floats:
         # Every sample visits at least one region, as reduceat needs.
         return np.add.reduceat(self.responsibilities[:, None] * values, self.start[:-1], axis=0)
+
+
+def distributions_given(
+    visitor: Visitor | Explorer, rows: Floats, features: Integers
+) -> FeatureDistributions:
+    """Condition on what was observed of rows (n, D), which is none of these features.
+
+    A sample so far out that its density is zero is conditioned on nothing instead.
+    """
+    visits = visitor.visit(rows)
+    log_density = visits.log_density
+    unknown = np.isneginf(log_density)
+    if unknown.any():
+        rows = np.where(unknown[:, None], np.nan, rows)
+        visits = visitor.visit(rows)
+    settled = visitor.settle(visits)
+    factors, centers = settled.condition(rows, visits)
+    maps = settled.partition.maps.take(visits.regions)
+    latent_slopes, latent_offsets, deviations = visitor.noise.predict(
+        maps.slopes, maps.offsets, np.repeat(rows, np.diff(visits.start), axis=0), features
+    )
+    spread = np.einsum("vks,vst,vkt->vk", latent_slopes, visits.covariances, latent_slopes)
+    means = latent_offsets + np.einsum("vks,vs->vk", latent_slopes, visits.means)
+    variances = np.maximum(spread, 0.0) + deviations**2
+    if isinstance(visitor, Visitor) and len(visitor.partition) == 1:
+        whole = np.ones((1, len(rows)))
+        return GaussianDistributions(log_density, whole, means[None], np.sqrt(variances)[None])
+    slopes = latent_slopes @ factors
+    facets = settled.partition.cells.facets()
+
+    def join(values: Floats) -> Floats:
+        log_joint = np.empty(values.shape)
+        for column, feature in enumerate(features):
+            joint = rows.copy()
+            joint[:, feature] = values[:, column]
+            log_joint[:, column] = visitor.visit(joint).log_density
+        return log_joint
+
+    return RegionDistributions(
+        log_density=log_density,
+        start=visits.start,
+        responsibilities=visits.responsibilities,
+        slopes=slopes,
+        offsets=latent_offsets + np.einsum("vks,vs->vk", slopes, centers),
+        deviations=deviations,
+        region_means=means,
+        region_variances=variances,
+        lift=lambda: _lift_cells(facets, visits.regions, factors, centers),
+        join=join,
+    )
 
 
 def quantiles(distributions: FeatureDistributions, share: float | Floats) -> Floats:

@@ -17,7 +17,7 @@ from skdgn._noise import Independent, Noise, NoiseUnits
 from skdgn._partition import Partition, build_partition
 from skdgn._posterior.boxes import box_log_probabilities
 from skdgn._posterior.explorer import Explorer
-from skdgn._posterior.feature_distributions import RegionDistributions
+from skdgn._posterior.feature_distributions import FeatureDistributions, distributions_given
 from skdgn._posterior.imputation import fill_with_draws, fill_with_means
 from skdgn._posterior.line_boxes import LineRegions
 from skdgn._posterior.posterior import Posterior
@@ -249,9 +249,9 @@ class NetworkModel(ABC):
 
     def feature_distributions(
         self, rows: Floats, features: NDArray[np.intp]
-    ) -> RegionDistributions:
+    ) -> FeatureDistributions:
         """Distributions of features given rows (n, D), NaN where these are not observed."""
-        return RegionDistributions.given(self.visitor_for(rows), rows, features)
+        return distributions_given(self.visitor_for(rows), rows, features)
 
     def impute(self, rows: Floats, workers: Workers) -> tuple[Floats, Floats]:
         """Replace what is missing from rows (n, D) by its conditional mean, without an error."""

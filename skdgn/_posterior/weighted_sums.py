@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._posterior.feature_distributions import FeatureDistributions, MixedDistributions
+from skdgn._posterior.feature_distributions import FeatureDistributions, mix
 from skdgn._posterior.line_boxes import LineRegions
 from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, row_batches
 
@@ -149,7 +149,7 @@ class WeightedSum:
     ) -> FeatureDistributions:
         """Distributions of features given samples (n, D), in which these are missing."""
         parts = [member.feature_distributions(rows, features) for member in self.members]
-        return MixedDistributions.mix(parts, self.weights)
+        return mix(parts, self.weights)
 
     @property
     def line_regions(self) -> LineRegions | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm
+from scipy.special import logsumexp, softmax
+from scipy.stats import multivariate_normal, norm
 
-from skdgn import PiecewiseAffineDGN
-from skdgn._posterior.feature_distributions import MixedDistributions, quantiles
+from skdgn import DGNEnsemble, PiecewiseAffineDGN
+from skdgn._posterior.feature_distributions import mix, quantiles
 from tests.networks import random_network
 
 N_NODES, N_PANELS = 40, 30
@@ -172,7 +173,7 @@ def test_mixtures_of_distributions() -> None:
     rows[0, 0] = np.nan
     condition, features = rows.copy(), np.array([2, 3])
     condition[:, features] = np.nan
-    mixed = MixedDistributions.mix(
+    mixed = mix(
         [part._fitted_model().feature_distributions(condition, features) for part in parts], weights
     )
     joint = np.log(weights)[:, None] + [part.score_samples(condition) for part in parts]
@@ -195,7 +196,7 @@ def test_mixtures_of_distributions() -> None:
     # A part that has nothing to say of a sample says nothing; if none has, nothing is known.
     far = condition.copy()
     far[1, 0] = 1e200
-    unknown = MixedDistributions.mix(
+    unknown = mix(
         [part._fitted_model().feature_distributions(far, features) for part in parts], weights
     )
     assert np.isneginf(unknown.log_density[1])
@@ -275,3 +276,40 @@ def test_samples_of_which_nothing_is_known_are_named(method: str) -> None:
     }[method]
     with pytest.raises(ValueError, match=r"finite squares.* Got 1e\+200 in column 1 of sample 1\."):
         call()
+
+
+def test_straight_networks_are_gaussians() -> None:
+    """Textbook conditionals of a mixture of Gaussians, near and far."""
+    rng = np.random.default_rng(0)
+    weights, networks = np.array([0.2, 0.5, 0.3]), []
+    for _ in weights:
+        slopes, mean = rng.normal(size=(3, 2)), rng.normal(size=3)
+        networks.append(PiecewiseAffineDGN.from_network([slopes], [mean], 0.1, activation="relu"))
+    mixture = DGNEnsemble.from_estimators(networks, weights)
+    given = np.array([[0.3, np.nan, -1.0], [8.0, np.nan, np.nan], [np.nan, np.nan, np.nan]])
+    values = np.array([[0.5], [-3.0], [0.1]])
+    found = mixture._fitted_model().feature_distributions(given, np.array([1]))
+    for n, row in enumerate(given):
+        known = ~np.isnan(row)
+        log_shares, means, variances = [], [], []
+        for weight, network in zip(weights, networks, strict=True):
+            slopes, mean = network.coefs_[0], network.intercepts_[0]
+            covariance = slopes @ slopes.T + 0.1 * np.eye(3)
+            gains = np.linalg.solve(covariance[np.ix_(known, known)], covariance[known, 1])
+            means.append(mean[1] + gains @ (row - mean)[known])
+            variances.append(covariance[1, 1] - gains @ covariance[known, 1])
+            log_share = np.log(weight)
+            if known.any():
+                marginal = multivariate_normal(mean[known], covariance[np.ix_(known, known)])
+                log_share += marginal.logpdf(row[known])
+            log_shares.append(log_share)
+        shares, parts = softmax(log_shares), norm(means, np.sqrt(variances))
+        average = shares @ means
+        assert found.log_density[n] == pytest.approx(logsumexp(log_shares), rel=1e-12)
+        assert found.mean[n, 0] == pytest.approx(average, rel=1e-10)
+        spread = shares @ (np.array(variances) + (np.array(means) - average) ** 2)
+        assert found.variance[n, 0] == pytest.approx(spread, rel=1e-10)
+        assert found.cdf(values)[n, 0] == pytest.approx(shares @ parts.cdf(values[n]), rel=1e-10)
+        density = np.log(shares @ parts.pdf(values[n]))
+        assert found.log_pdf(values)[n, 0] == pytest.approx(density, rel=1e-10)
+    np.testing.assert_allclose(found.cdf(quantiles(found, 0.3)), 0.3, rtol=1e-12)
