@@ -72,6 +72,8 @@ class Activation:
         return np.searchsorted(self.kinks, values, side="left").astype(np.uint8)
 
     def __call__(self, values: Floats) -> Floats:
+        if self.name == "relu":
+            return np.maximum(values, 0.0)
         codes = self.codes(values)
         sloped = self.slopes(codes) * values
         return sloped if self.is_homogeneous else sloped + self.offsets(codes)

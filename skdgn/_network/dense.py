@@ -33,7 +33,9 @@ class Dense(Layer):
 
     def forward(self, values: Floats) -> Floats:
         """Evaluate at inputs (n, i)."""
-        return values @ self.coef.T + self.intercept
+        outputs: Floats = values @ self.coef.T
+        outputs += self.intercept
+        return outputs
 
     def apply(self, maps: AffineMaps, codes: Codes) -> AffineMaps:
         """Compose with the maps that lead to the layer."""

@@ -3,15 +3,17 @@
 from skdgn._partition.boxes import LatentBoxes, enclose_outputs, join_boxes
 from skdgn._partition.composed_maps import ComposedMaps, gather
 from skdgn._partition.enumeration import Partition, TooManyRegionsError, build_partition
-from skdgn._partition.exploration import add_regions, explored_partition
+from skdgn._partition.exploration import explored_partition
 from skdgn._partition.foresight import refuse_hopeless
-from skdgn._partition.index import find_similar
+from skdgn._partition.index import Keys, add_codes, add_regions, find_similar, scramble
 
 __all__ = [
     "ComposedMaps",
+    "Keys",
     "LatentBoxes",
     "Partition",
     "TooManyRegionsError",
+    "add_codes",
     "add_regions",
     "build_partition",
     "enclose_outputs",
@@ -20,4 +22,5 @@ __all__ = [
     "gather",
     "join_boxes",
     "refuse_hopeless",
+    "scramble",
 ]

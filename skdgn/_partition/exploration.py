@@ -37,23 +37,6 @@ def explored_partition(network: Network, points: Floats, patterns: Codes) -> Par
     return Partition(ExploredCells(network, points, patterns), patterns, maps)
 
 
-def add_regions(known: Codes, patterns: Codes) -> tuple[Integers, Integers]:
-    """Number patterns (n, c) so that known ones (R, c) keep their numbers.
-
-    Returns the number of each pattern, and the places at which a new one is first seen; these have
-    the numbers from R on.
-    """
-    numbers = {pattern.tobytes(): number for number, pattern in enumerate(known)}
-    found = np.empty(len(patterns), dtype=np.intp)
-    new: list[int] = []
-    for place, pattern in enumerate(patterns):
-        number = numbers.setdefault(pattern.tobytes(), len(numbers))
-        found[place] = number
-        if number == len(known) + len(new):
-            new.append(place)
-    return found, np.array(new, dtype=np.intp)
-
-
 @dataclass(frozen=True)
 class ExploredCells:
     """Cells of regions of which a pattern and a point inside are known.
@@ -76,7 +59,7 @@ class ExploredCells:
         """The cells as half-spaces."""
         maps = self.network.maps(self.patterns)[:-1]
         codes = self.network.split_patterns(self.patterns)
-        gradients, values = [], []
+        gradients, values = [self.points[:, None][:, :0]], [self.points[:, :0]]
         for layer, before, own in zip(self.network.layers, maps, codes, strict=True):
             if layer.n_codes:
                 functions = _distances(layer, before, own, len(self.points))

@@ -97,16 +97,19 @@ class Explorer:
             search = PosteriorSearch(likelihood, self.tolerance, self.seed)
             for begin in range(0, len(chosen), _ROWS_AT_A_TIME):
                 part = slice(begin, begin + _ROWS_AT_A_TIME)
-                own, visits = search.visit(np.ascontiguousarray(observed[part]))
+                visits = search.visit(np.ascontiguousarray(observed[part]))
                 if likelihood.noise.n_features == 0:
                     # Nothing observed: the prior, which sums to one.
                     visits.log_density[:] = 0.0
                     visits.log_density_error[:] = 0.0
                 parts.append(visits)
-                indices.append(chosen[part][own])
+            indices.append(chosen)
         if not parts:
             return _no_visits(self.network)
-        return take_rows(concatenate(parts), np.argsort(np.concatenate(indices)))
+        visits = concatenate(parts)
+        return (
+            visits if len(indices) == 1 else take_rows(visits, np.argsort(np.concatenate(indices)))
+        )
 
 
 def _no_visits(network: Network) -> Visits:

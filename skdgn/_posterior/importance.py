@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
-from skdgn._posterior.likelihoods import Keys, scramble
+from skdgn._partition import Keys, scramble
+from skdgn._posterior.maxima import MOST_MAXIMA, Maxima
 from skdgn._runtime import Floats, inlined_kernel, inlined_sum_kernel, kernel, sum_kernel
 
 Integers = NDArray[np.intp]
@@ -29,9 +30,7 @@ Integers = NDArray[np.intp]
 N_SHIFTS = 8
 # Points of a shift: these, or half as many again.
 FEWEST_POINTS, MOST_POINTS = 32, 4096
-# Deviations of proposals, in units of those fitted to weighted points or to the maximum; those of
-# the wide ones are twice as large.  A share of the points is drawn from them.
-_NARROW, FIRST_NARROW = 1.1, 1.2
+# Of the points of a proposal, a share is drawn with deviations twice as large.
 _WIDE_SHARE = 0.12
 # Proposals whose share is below this are given up; others have at least a few points.
 _SMALLEST_SHARE = 1e-3
@@ -39,8 +38,19 @@ _LEAST_POINTS_SHARE = 0.03
 # Proposals are fitted to what counts as so many points or more, for each latent dimension.
 _FITTED_POINTS = 6.0
 _N_HALVINGS = 12
-# The old covariance of a proposal weighs as much as so many points per latent dimension.
-_POINTS_PER_DIMENSION = 2.0
+# The Gaussian about a maximum is worth so many points, for each latent dimension and two more.
+_WORTH_OF_MAXIMA = 2.0
+# What earlier points said of a proposal counts for less than what the next ones say.
+_MEMORY = 0.5
+# Variances of proposals, in units of those fitted to n points, are 1 plus this times
+# (S + 2) / n: they are not known better than that.
+_DOUBT = 0.9
+# Points that are looked at together: they stay in the processor's cache.
+_CHUNK = 256
+# Probability of a tail for which another formula holds.
+_TAIL = 0.02425
+# Exponents below this are as good as none.
+_LOWEST = -700.0
 # Where p(x, z) is so many times what proposals expect, they do not know of the place.
 _UNCOVERED = 100.0
 # What has no such share of the density is not looked for.
@@ -53,21 +63,39 @@ _HEAVY = 0.05
 _SPREAD_SHARE = 0.25
 
 
-# Maxima that are lower than the highest by so many nats do not matter.
-_TOO_LOW = 12.0
-
-
 class Proposals(NamedTuple):
     """Mixtures of Gaussians, one for each row, with room for K of them."""
 
     shares: Floats  # (n, K), zero where there is none
     means: Floats  # (n, K, S)
     factors: Floats  # (n, K, S, S) lower triangles
-    narrow: Floats  # (n,) units of the factors
+    seen: Floats  # (n, K) number of points to which they were fitted
 
     def take(self, rows: NDArray[np.intp]) -> Proposals:
         """Return the proposals of these rows."""
         return Proposals(*(array[rows] for array in self))
+
+    @classmethod
+    def about(cls, maxima: Maxima, n_rows: int, n_spare: int) -> Proposals:
+        """Return the Gaussians about the maxima of rows, with room for some more."""
+        n_components, n_places = maxima.points.shape[1], sum(MOST_MAXIMA) + n_spare
+        shares, means = np.zeros((n_rows, n_places)), np.zeros((n_rows, n_places, n_components))
+        factors = np.tile(np.eye(n_components), (n_rows, n_places, 1, 1))
+        sizes = np.bincount(maxima.owners, minlength=n_rows)
+        # So far out that nothing is known: the prior will do.
+        shares[sizes == 0, 0] = 1.0
+        places = np.arange(len(maxima.owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        at = maxima.owners, places
+        shares[at], means[at], factors[at] = maxima.shares(n_rows), maxima.points, maxima.factors
+        seen = np.full(shares.shape, _WORTH_OF_MAXIMA * (n_components + 2.0))
+        return cls(shares, means, factors, seen)
+
+    def add(self, rows: Integers, share: float, points: Floats, factors: Floats) -> None:
+        """Add a proposal to each of these rows, in place; there must be room for it."""
+        at = rows, np.argmin(self.shares[rows] > 0.0, axis=1)
+        self.shares[rows] *= 1.0 - share
+        self.shares[at], self.means[at], self.factors[at] = share, points, factors
+        self.seen[at] = _WORTH_OF_MAXIMA * (points.shape[1] + 2.0)
 
 
 class Estimates(NamedTuple):
@@ -100,76 +128,6 @@ def seed_rows(rows: Floats, seed: int) -> Keys:
 
 
 @kernel
-def choose_maxima(
-    points: Floats, heights: Floats, factors: Floats, n_before: int, n_maxima: int, n_spare: int
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Make proposals of the points (n, J, S) at which ascents ended: shares, means, factors.
-
-    By their heights and the volume of the Gaussians around, without those that are nearly the same,
-    or far too low.  There is room for so many maxima, and some more.  The last result is the share
-    (n,) of those that the first ``n_before`` ascents had not found.
-    """
-    n_rows, n_ascents, n_components = points.shape
-    n_places = n_maxima + n_spare
-    shares, newest = np.zeros((n_rows, n_places)), np.zeros(n_rows)
-    means = np.zeros((n_rows, n_places, n_components))
-    chosen = np.zeros((n_rows, n_places, n_components, n_components))
-    scratch, logs = np.empty(n_components), np.empty(n_ascents)
-    is_new = np.empty(n_maxima, dtype=np.bool_)
-    for n in range(n_rows):
-        largest = -math.inf
-        for j in range(n_ascents):
-            logs[j] = heights[n, j]
-            if logs[j] > -math.inf:
-                for s in range(n_components):
-                    logs[j] += math.log(factors[n, j, s, s])
-            largest = max(largest, logs[j])
-        k = 0
-        for _ in range(n_ascents):
-            best = int(np.argmax(logs))
-            if not logs[best] > largest - _TOO_LOW:
-                break
-            same = -1
-            for other in range(k):
-                square = _solve(chosen[n, other], means[n, other], points[n, best], scratch)
-                if square < 1.0:
-                    same = other
-                    break
-            if same >= 0:
-                is_new[same] = is_new[same] and best >= n_before
-            elif k < n_maxima:
-                shares[n, k] = math.exp(logs[best] - largest)
-                is_new[k] = best >= n_before
-                means[n, k] = points[n, best]
-                chosen[n, k] = factors[n, best]
-                k += 1
-            logs[best] = -math.inf
-        if k == 0:
-            # So far out that nothing is known: the prior will do.
-            shares[n, 0], is_new[0] = 1.0, False
-            for s in range(n_components):
-                chosen[n, 0, s, s] = 1.0
-        shares[n] /= shares[n].sum()
-        for other in range(k):
-            if is_new[other]:
-                newest[n] += shares[n, other]
-    return shares, means, chosen, newest
-
-
-@inlined_kernel
-def _solve(factor: Floats, mean: Floats, point: Floats, scratch: Floats) -> float:
-    """Squared length of a point minus the mean, in units of a lower factor."""
-    square = 0.0
-    for s in range(mean.size):
-        value = point[s] - mean[s]
-        for t in range(s):
-            value -= factor[s, t] * scratch[t]
-        scratch[s] = value / factor[s, s]
-        square += scratch[s] * scratch[s]
-    return square
-
-
-@kernel
 def allocate(shares: Floats, n_points: int) -> Integers:
     """Share out points among proposals: (n, K, 2), the narrow ones and the wide ones of each."""
     n_rows, n_places = shares.shape
@@ -197,59 +155,79 @@ def allocate(shares: Floats, n_points: int) -> Integers:
 
 
 @inlined_sum_kernel
-def _quantile(uniform: float) -> float:
-    """Quantile of the normal distribution, to nine digits (the rational functions of Acklam)."""
-    tail = min(uniform, 1.0 - uniform)
-    if tail < 0.02425:
-        q = math.sqrt(-2.0 * math.log(max(tail, 1e-16)))
+def _quantiles(uniform: Floats, s: int, count: int, normal: Floats, tails: Integers) -> None:
+    """Fill in quantiles of the normal distribution, to nine digits (the functions of Acklam)."""
+    for i in range(count):
+        q = uniform[i] - 0.5
+        r = q * q
+        top = (-3.969683028665376e01 * r + 2.209460984245205e02) * r - 2.759285104469687e02
+        top = ((top * r + 1.383577518672690e02) * r - 3.066479806614716e01) * r + 2.506628277459239
+        bottom = (-5.447609879822406e01 * r + 1.615858368580409e02) * r - 1.556989798598866e02
+        bottom = ((bottom * r + 6.680131188771972e01) * r - 1.328068155288572e01) * r + 1.0
+        normal[s, i] = top * q / bottom
+    # Tails are few: they are found first, and another formula holds.
+    n_tails = 0
+    for i in range(count):
+        tails[n_tails] = i
+        n_tails += 1 if abs(uniform[i] - 0.5) > 0.5 - _TAIL else 0
+    for j in range(n_tails):
+        i = tails[j]
+        u = uniform[i]
+        q = math.sqrt(-2.0 * math.log(max(min(u, 1.0 - u), 1e-16)))
         top = -7.784894002430293e-03 * q - 3.223964580411365e-01
         top = ((top * q - 2.400758277161838) * q - 2.549732539343734) * q + 4.374664141464968
         top = top * q + 2.938163982698783
         bottom = (7.784695709041462e-03 * q + 3.224671290700398e-01) * q + 2.445134137142996
         bottom = (bottom * q + 3.754408661907416) * q + 1.0
-        value = top / bottom
-        return value if uniform < 0.5 else -value
-    q = uniform - 0.5
-    r = q * q
-    top = (-3.969683028665376e01 * r + 2.209460984245205e02) * r - 2.759285104469687e02
-    top = ((top * r + 1.383577518672690e02) * r - 3.066479806614716e01) * r + 2.506628277459239
-    bottom = (-5.447609879822406e01 * r + 1.615858368580409e02) * r - 1.556989798598866e02
-    bottom = ((bottom * r + 6.680131188771972e01) * r - 1.328068155288572e01) * r + 1.0
-    return top * q / bottom
+        normal[s, i] = top / bottom if u < 0.5 else -top / bottom
+
+
+@inlined_kernel
+def _scale(proposals: Proposals, n: int, k: int) -> float:
+    """Deviations of a proposal, in units of its factor."""
+    n_components = proposals.means.shape[2]
+    return math.sqrt(1.0 + _DOUBT * (n_components + 2.0) / proposals.seen[n, k])
 
 
 @sum_kernel
 def draw_points(
     proposals: Proposals, counts: Integers, seeds: Keys, base: Floats, n_points: int
 ) -> Floats:
-    """Draw points (n, shifts times points, S) from the proposals of every row."""
+    """Draw points from the proposals of every row: (S, rows times shifts times points).
+
+    ``base`` (S, p) are points of the unit cube.  Those of a proposal are together, shift by shift.
+    """
     n_rows, n_places, n_components = proposals.means.shape
-    points = np.empty((n_rows, N_SHIFTS * n_points, n_components))
-    shift, normal = np.empty(n_components), np.empty(n_components)
+    n_all = N_SHIFTS * n_points
+    points = np.empty((n_components, n_rows * n_all))
+    uniform, normal = np.empty(n_all), np.empty((n_components, n_all))
+    tails = np.empty(n_all + 1, dtype=np.intp)
+    p = 0
     for n in range(n_rows):
-        p = 0
-        for number in range(N_SHIFTS):
-            for k in range(n_places):
-                mean, factor = proposals.means[n, k], proposals.factors[n, k]
-                for kind in range(2):
-                    if counts[n, k, kind] == 0:
-                        continue
-                    scale = proposals.narrow[n] * (1.0 + kind)
-                    state = scramble(seeds[n] ^ np.uint64((number * n_places + k) * 2 + kind))
-                    for s in range(n_components):
+        for k in range(n_places):
+            mean, factor = proposals.means[n, k], proposals.factors[n, k]
+            for kind in range(2):
+                count = counts[n, k, kind]
+                if count == 0:
+                    continue
+                scale, size = _scale(proposals, n, k) * (1.0 + kind), N_SHIFTS * count
+                state = scramble(seeds[n] ^ np.uint64(k * 2 + kind))
+                for s in range(n_components):
+                    for number in range(N_SHIFTS):
                         state = scramble(state)
-                        shift[s] = (np.int64(state >> np.uint64(11))) * (0.5**53)
-                    for i in range(counts[n, k, kind]):
-                        for s in range(n_components):
-                            u = base[i, s] + shift[s]
-                            u -= math.floor(u)
-                            normal[s] = scale * _quantile(u)
-                        for s in range(n_components):
-                            value = mean[s]
-                            for t in range(s + 1):
-                                value += factor[s, t] * normal[t]
-                            points[n, p, s] = value
-                        p += 1
+                        shift = (np.int64(state >> np.uint64(11))) * (0.5**53)
+                        for i in range(count):
+                            u = base[s, i] + shift
+                            uniform[number * count + i] = u - 1.0 if u >= 1.0 else u
+                    _quantiles(uniform, s, size, normal, tails)
+                    center = mean[s]
+                    for i in range(size):
+                        points[s, p + i] = center
+                    for t in range(s + 1):
+                        rate = scale * factor[s, t]
+                        for i in range(size):
+                            points[s, p + i] += rate * normal[t, i]
+                p += size
     return points
 
 
@@ -261,6 +239,23 @@ class _Densities(NamedTuple):
     inverses: Floats  # (K, S, S) of the factors
     heights: Floats  # (K, 2) number of points times density at the mean, but for a common factor
     log_unit: Floats  # (1,) log of that factor
+    shifted: Floats  # (S, chunk) room
+    image: Floats  # (chunk,) room
+    squares: Floats  # (chunk,) room
+
+
+@kernel
+def _make_densities(n_places: int, n_components: int) -> _Densities:
+    return _Densities(
+        np.empty(n_places, dtype=np.intp),
+        np.empty((n_places, n_components)),
+        np.empty((n_places, n_components, n_components)),
+        np.empty((n_places, 2)),
+        np.empty(1),
+        np.empty((n_components, _CHUNK)),
+        np.empty(_CHUNK),
+        np.empty(_CHUNK),
+    )
 
 
 @kernel
@@ -273,10 +268,10 @@ def _prepare_densities(
     for k in range(n_places):
         if counts[n, k, 0] + counts[n, k, 1] > 0:
             factor, inverse = proposals.factors[n, k], densities.inverses[n_used]
-            log_volume = 0.0
+            scale, log_volume = _scale(proposals, n, k), 0.0
             for s in range(n_components):
-                log_volume += math.log(factor[s, s])
-                inverse[s, s] = 1.0 / factor[s, s]
+                log_volume += math.log(scale * factor[s, s])
+                inverse[s, s] = 1.0 / (scale * factor[s, s])
                 for t in range(s):
                     value = 0.0
                     for u in range(t, s):
@@ -287,53 +282,81 @@ def _prepare_densities(
             densities.heights[n_used, 0] = log_volume
             smallest = min(smallest, log_volume)
             n_used += 1
-    narrow = proposals.narrow[n] ** -n_components
-    wide = narrow * 0.5**n_components
     for j in range(n_used):
         k = densities.places[j]
         height = math.exp(smallest - densities.heights[j, 0])
-        densities.heights[j, 0] = counts[n, k, 0] * narrow * height
-        densities.heights[j, 1] = counts[n, k, 1] * wide * height
-    for j in range(n_used, n_places):
-        densities.places[j] = -1
+        densities.heights[j, 0] = counts[n, k, 0] * height
+        densities.heights[j, 1] = counts[n, k, 1] * height * 0.5**n_components
     densities.log_unit[0] = -smallest
     return n_used
 
 
 @inlined_sum_kernel
-def _log_proposal(
-    places: Integers,
-    means: Floats,
-    inverses: Floats,
-    heights: Floats,
-    narrow: float,
+def _mix(
+    densities: _Densities,
+    n_used: int,
     points: Floats,
-    p: int,
-    shifted: Floats,
+    first: int,
+    n_points: int,
     parts: Floats,
-    q: int,
-) -> float:
-    """Log of ``sum_k n_k q_k(z)`` at a point, but for the common factor; fills parts[q].
+    totals: Floats,
+) -> None:
+    """Fill in ``n_k q_k(z)`` at points from the first on, (K, p), and their sums (p,).
 
-    No views of arrays are made here: they would take longer than all the rest.
+    But for the common factor.  Innermost loops are over points: several are computed at once.
     """
-    total, scale = 0.0, -0.125 / (narrow * narrow)
-    for j in range(places.size):
-        if places[j] < 0:
-            break
-        for s in range(shifted.size):
-            shifted[s] = points[p, s] - means[j, s]
-        square = 0.0
-        for s in range(shifted.size):
-            value = 0.0
-            for t in range(s + 1):
-                value += inverses[j, s, t] * shifted[t]
-            square += value * value
-        wide = math.exp(scale * square)
-        inner = (wide * wide) * (wide * wide)
-        parts[q, j] = heights[j, 0] * inner + heights[j, 1] * wide
-        total += parts[q, j]
-    return math.log(total)
+    n_components = points.shape[0]
+    means, inverses, heights = densities.means, densities.inverses, densities.heights
+    shifted, image, squares = densities.shifted, densities.image, densities.squares
+    for begin in range(0, n_points, _CHUNK):
+        size = min(_CHUNK, n_points - begin)
+        for i in range(size):
+            totals[begin + i] = 0.0
+        for j in range(n_used):
+            for i in range(size):
+                squares[i] = 0.0
+            for s in range(n_components):
+                mean, rate = means[j, s], inverses[j, s, s]
+                for i in range(size):
+                    shifted[s, i] = points[s, first + begin + i] - mean
+                    image[i] = rate * shifted[s, i]
+                for t in range(s):
+                    rate = inverses[j, s, t]
+                    for i in range(size):
+                        image[i] += rate * shifted[t, i]
+                for i in range(size):
+                    squares[i] += image[i] * image[i]
+            narrow_height, wide_height = heights[j, 0], heights[j, 1]
+            for i in range(size):
+                wide = _exponential(-0.125 * squares[i])
+                squares[i] = wide * (narrow_height * wide * wide * wide + wide_height)
+            for i in range(size):
+                parts[j, begin + i] = squares[i]
+                totals[begin + i] += squares[i]
+
+
+@inlined_sum_kernel
+def _exponential(exponent: float) -> float:
+    """Exponential function of a number that is not positive, to ten digits.
+
+    The Taylor series of a 2,048th of it, squared eleven times: no branches.
+    """
+    x = max(exponent, _LOWEST) * (1.0 / 2048.0)
+    value = 1.0 + x * (1.0 / 8.0) * (1.0 + x * (1.0 / 9.0) * (1.0 + x * (1.0 / 10.0)))
+    value = 1.0 + x * (1.0 / 5.0) * (1.0 + x * (1.0 / 6.0) * (1.0 + x * (1.0 / 7.0) * value))
+    value = 1.0 + x * (1.0 + x * 0.5 * (1.0 + x * (1.0 / 3.0) * (1.0 + x * 0.25 * value)))
+    value *= value
+    value *= value
+    value *= value
+    value *= value
+    value *= value
+    value *= value
+    value *= value
+    value *= value
+    value *= value
+    value *= value
+    value *= value
+    return value
 
 
 @sum_kernel
@@ -345,17 +368,19 @@ def weigh_points(
     prior_points: Floats,
     prior_log_likelihoods: Floats,
     tolerance: float,
+    enough: Floats,
     most_power: float,
     adapted: Proposals,
 ) -> tuple[Estimates, Floats]:
-    """Weigh the points of every row; fill in proposals that fit them better.
+    """Weigh the points (S, n p) of every row; fill in proposals that fit them better.
 
-    Returns estimates, and the weights (n, p), which sum to 1.  Draws from the prior (m, S) tell
+    Returns estimates, and the weights (n, p), which sum to 1.  Draws from the prior (S, m) tell
     where there should be a proposal, if more than the tolerance is at stake.  Proposals of rows
-    whose error is below the tolerance are left as they are.
+    whose error (n,) is small enough are left as they are.
     """
-    n_rows, n_points, n_components = points.shape
-    n_places, n_each = proposals.shares.shape[1], n_points // N_SHIFTS
+    n_rows, n_points = log_likelihoods.shape
+    n_components, n_places, n_each = points.shape[0], counts.shape[1], n_points // N_SHIFTS
+    n_prior = prior_points.shape[1]
     estimates = Estimates(
         np.empty(n_rows),
         np.empty(n_rows),
@@ -363,51 +388,45 @@ def weigh_points(
         np.zeros(n_rows),
         np.full((n_rows, n_components), np.nan),
     )
-    densities = _Densities(
-        np.empty(n_places, dtype=np.intp),
-        np.empty((n_places, n_components)),
-        np.empty((n_places, n_components, n_components)),
-        np.empty((n_places, 2)),
-        np.empty(1),
-    )
+    densities = _make_densities(n_places, n_components)
     weights = np.empty((n_rows, n_points))
-    parts, scratch = np.zeros((n_points, n_places)), np.empty(n_components)
+    parts, totals = np.zeros((n_places, n_points)), np.empty(n_points)
     logs, tempered = np.empty(n_points), np.empty(n_points)
-    own, sums = np.empty((1, n_places)), np.empty(N_SHIFTS)
-    places, means = densities.places, densities.means
-    inverses, heights = densities.inverses, densities.heights
-    log_smallest = math.log(_SMALLEST_MISSED * len(prior_points))
+    likely, sums = np.empty(_CHUNK, dtype=np.intp), np.empty(N_SHIFTS)
+    gathered = np.empty((n_components, _CHUNK))
+    own_parts, own_totals = np.empty((n_places, _CHUNK)), np.empty(_CHUNK)
+    log_smallest = math.log(_SMALLEST_MISSED * n_prior)
     for n in range(n_rows):
-        n_used, narrow = _prepare_densities(proposals, counts, n, densities), proposals.narrow[n]
-        parts[:, n_used:] = 0.0
-        log_unit, row_points = densities.log_unit[0], points[n]
+        n_used = _prepare_densities(proposals, counts, n, densities)
+        log_unit, first = densities.log_unit[0], n * n_points
         # --- Weights, relative to the largest.
+        _mix(densities, n_used, points, first, n_points, parts, totals)
         largest = -math.inf
         for p in range(n_points):
-            square = 0.0
-            for s in range(n_components):
-                square += points[n, p, s] * points[n, p, s]
-            log_weight = log_likelihoods[n, p] - 0.5 * square - log_unit
-            log_weight -= _log_proposal(
-                places, means, inverses, heights, narrow, row_points, p, scratch, parts, p
-            )
-            weights[n, p] = log_weight
-            largest = max(largest, log_weight)
+            logs[p] = log_likelihoods[n, p] - log_unit - math.log(totals[p])
+        for s in range(n_components):
+            for p in range(n_points):
+                logs[p] -= 0.5 * points[s, first + p] * points[s, first + p]
+        for p in range(n_points):
+            largest = max(largest, logs[p])
         if not -math.inf < largest < math.inf:
             # So far out that the log density is not a floating-point number: nothing is known.
             estimates.log_density[n], estimates.error[n] = -math.inf, 0.0
             estimates.spread[n] = 0.0
+            weights[n] = 0.0
             continue
         squares, heaviest = 0.0, 0
-        for number in range(N_SHIFTS):
-            sums[number] = 0.0
-            for p in range(number * n_each, (number + 1) * n_each):
-                logs[p] = weights[n, p] - largest
-                weights[n, p] = math.exp(logs[p])
-                sums[number] += weights[n, p]
-                squares += weights[n, p] * weights[n, p]
-                if weights[n, p] > weights[n, heaviest]:
-                    heaviest = p
+        for p in range(n_points):
+            logs[p] -= largest
+            weights[n, p] = _exponential(logs[p])
+            squares += weights[n, p] * weights[n, p]
+        sums[:], p = 0.0, 0
+        for j in range(n_used):
+            for kind in range(2):
+                for number in range(N_SHIFTS):
+                    for _ in range(counts[n, densities.places[j], kind]):
+                        sums[number] += weights[n, p]
+                        p += 1
         total = sums.sum()
         log_density = largest + math.log(total / N_SHIFTS)
         estimates.log_density[n] = log_density
@@ -423,54 +442,54 @@ def weigh_points(
         estimates.spread[n] = math.sqrt(spread)
         for p in range(n_points):
             weights[n, p] /= total
+            if logs[p] == 0.0:
+                heaviest = p
         # --- Where there should be proposals.
         if weights[n, heaviest] > _HEAVY:
             for s in range(n_components):
-                estimates.suspect[n, s] = points[n, heaviest, s]
-        worst, place = -math.inf, 0
-        for m in range(len(prior_points)):
-            excess = prior_log_likelihoods[n, m] - log_density
-            if excess > log_smallest:
+                estimates.suspect[n, s] = points[s, first + heaviest]
+        worst, place, m = -math.inf, 0, 0
+        while m < n_prior:
+            n_likely = 0
+            while m < n_prior and n_likely < _CHUNK:
+                if prior_log_likelihoods[n, m] - log_density > log_smallest:
+                    likely[n_likely] = m
+                    for s in range(n_components):
+                        gathered[s, n_likely] = prior_points[s, m]
+                    n_likely += 1
+                m += 1
+            _mix(densities, n_used, gathered, 0, n_likely, own_parts, own_totals)
+            for i in range(n_likely):
                 square = 0.0
                 for s in range(n_components):
-                    square += prior_points[m, s] * prior_points[m, s]
-                log_expected = log_unit + _log_proposal(
-                    places, means, inverses, heights, narrow, prior_points, m, scratch, own, 0
-                )
-                ratio = excess - 0.5 * square - log_expected + math.log(n_each)
-                if ratio > math.log(_UNCOVERED):
-                    estimates.missed[n] += math.exp(excess) / len(prior_points)
+                    square += gathered[s, i] * gathered[s, i]
+                excess = prior_log_likelihoods[n, likely[i]] - log_density
+                log_expected = log_unit + math.log(own_totals[i]) - math.log(n_each)
+                if excess - 0.5 * square - log_expected > math.log(_UNCOVERED):
+                    estimates.missed[n] += math.exp(excess) / n_prior
                     if excess > worst:
-                        worst, place = excess, m
+                        worst, place = excess, likely[i]
         if estimates.missed[n] > tolerance:
             for s in range(n_components):
-                estimates.suspect[n, s] = prior_points[place, s]
-        elif estimates.error[n] <= tolerance and most_power == 1.0:
+                estimates.suspect[n, s] = prior_points[s, place]
+        elif estimates.error[n] <= enough[n]:
             continue
         # --- Proposals that fit the points (population Monte Carlo: Cappe et al., 2008).
         kept = 0.0
         _temper(logs, _FITTED_POINTS * (n_components + 2.0), most_power, tempered)
+        for p in range(n_points):
+            tempered[p] /= totals[p]
         for j in range(n_used):
             k = densities.places[j]
-            share = _fit_proposal(
-                proposals.factors[n, k],
-                points[n],
-                tempered,
-                parts,
-                j,
-                scratch,
-                adapted.means[n, k],
-                adapted.factors[n, k],
-            )
+            share = _fit_proposal(points, first, tempered, parts, j, n, k, adapted)
             adapted.shares[n, k] = share if share >= _SMALLEST_SHARE else 0.0
             kept += adapted.shares[n, k]
-        adapted.narrow[n] = _NARROW
         for k in range(n_places):
             adapted.shares[n, k] /= kept
     return estimates, weights
 
 
-@kernel
+@sum_kernel
 def _temper(logs: Floats, n_wanted: float, most_power: float, tempered: Floats) -> None:
     """Fill in powers of weights, given by their logs: the largest that leave enough points.
 
@@ -482,7 +501,7 @@ def _temper(logs: Floats, n_wanted: float, most_power: float, tempered: Floats) 
         power = most_power if number == 0 else 0.5 * (low + high)
         total, squares = 0.0, 0.0
         for p in range(logs.size):
-            tempered[p] = math.exp(power * logs[p])
+            tempered[p] = _exponential(power * logs[p])
             total += tempered[p]
             squares += tempered[p] * tempered[p]
         is_enough = total * total >= n_wanted * squares
@@ -498,61 +517,64 @@ def _temper(logs: Floats, n_wanted: float, most_power: float, tempered: Floats) 
 
 @sum_kernel
 def _fit_proposal(
-    old: Floats,
     points: Floats,
+    first: int,
     weights: Floats,
     parts: Floats,
-    place: int,
-    scratch: Floats,
-    mean: Floats,
-    factor: Floats,
+    j: int,
+    n: int,
+    k: int,
+    adapted: Proposals,
 ) -> float:
-    """Fill mean and factor of the Gaussian that fits weighted points; return its share of them.
+    """Fit proposal k of row n to weighted points from the first on; return its share of them.
 
-    Of a point, it has ``parts[point, place]`` over the sum of all parts.
+    Of a point, it has ``weights[p] parts[j, p]``.
     """
-    n_points, n_components = points.shape
+    n_components, n_points = points.shape[0], weights.size
+    mean, factor = adapted.means[n, k], adapted.factors[n, k]
+    # --- Moments about the old mean.
+    own, along = np.empty(_CHUNK), np.empty(_CHUNK)
+    shifted = np.empty((n_components, _CHUNK))
+    move, matrix = np.zeros(n_components), np.zeros((n_components, n_components))
     total, squares = 0.0, 0.0
-    own = np.empty(n_points)
-    for s in range(n_components):
-        mean[s] = 0.0
-    for p in range(n_points):
-        whole = 0.0
-        for j in range(parts.shape[1]):
-            whole += parts[p, j]
-        weight = weights[p] * parts[p, place] / whole
-        own[p] = weight
-        total += weight
-        squares += weight * weight
+    for begin in range(0, n_points, _CHUNK):
+        size = min(_CHUNK, n_points - begin)
+        for i in range(size):
+            own[i] = weights[begin + i] * parts[j, begin + i]
+            total += own[i]
+            squares += own[i] * own[i]
         for s in range(n_components):
-            mean[s] += weight * points[p, s]
+            center, value = mean[s], 0.0
+            for i in range(size):
+                shifted[s, i] = points[s, first + begin + i] - center
+                along[i] = own[i] * shifted[s, i]
+                value += along[i]
+            move[s] += value
+            for t in range(s + 1):
+                value = 0.0
+                for i in range(size):
+                    value += along[i] * shifted[t, i]
+                matrix[s, t] += value
     if not total > 0.0:
         return 0.0
-    for s in range(n_components):
-        mean[s] /= total
-    # As if the old covariance had been seen in a few points.
+    # --- As if the old covariance had been seen in some points.
     n_effective = total * total / squares
-    old_weight = _POINTS_PER_DIMENSION * (n_components + 2.0)
-    new, kept = n_effective / (n_effective + old_weight), old_weight / (n_effective + old_weight)
+    before = _MEMORY * adapted.seen[n, k]
+    adapted.seen[n, k] = before + n_effective
+    new, kept = n_effective / adapted.seen[n, k], before / adapted.seen[n, k]
     for s in range(n_components):
+        move[s] *= new / total
         for t in range(s + 1):
-            value = 0.0
+            # Both are about their common mean then.
+            matrix[s, t] *= new / total
+            matrix[s, t] -= move[s] * move[t]
             for u in range(t + 1):
-                value += old[s, u] * old[t, u]
-            factor[s, t] = kept * value
-    for p in range(n_points):
-        weight = new * own[p] / total
-        if weight > 0.0:
-            for s in range(n_components):
-                scratch[s] = points[p, s] - mean[s]
-                for t in range(s + 1):
-                    factor[s, t] += weight * scratch[s] * scratch[t]
+                matrix[s, t] += kept * factor[s, u] * factor[t, u]
     for s in range(n_components):
+        mean[s] += move[s]
         for t in range(s + 1):
-            value = factor[s, t]
+            value = matrix[s, t]
             for u in range(t):
                 value -= factor[s, u] * factor[t, u]
             factor[s, t] = math.sqrt(value) if s == t else value / factor[t, t]
-        for t in range(s + 1, n_components):
-            factor[s, t] = 0.0
     return total

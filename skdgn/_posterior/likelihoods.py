@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from skdgn._network import Network
 from skdgn._noise import Noise
-from skdgn._runtime import LOG_SQRT_2PI, Floats, kernel
-
-Keys = NDArray[np.uint64]
+from skdgn._partition import Keys, add_codes
+from skdgn._runtime import LOG_SQRT_2PI, Floats, sum_kernel
 
 # Numbers that are computed at a time: they stay in the processor's cache.
 _NUMBERS_AT_A_TIME = 1 << 17
@@ -31,31 +30,29 @@ class Likelihood:
         return -self.noise.n_features * LOG_SQRT_2PI - 0.5 * self.noise.log_determinant
 
     def evaluate(self, rows: Floats, latent: Floats) -> tuple[Floats, Keys]:
-        """Return log p(x | z) of rows (n, d) at points (n, p, S) of their own, and their keys.
+        """Return log p(x | z) of rows (n, d) at points (S, n p) of their own, and their keys.
 
         A key (n, p) tells the region of a point: a hash of its pattern.
         """
-        n_rows, n_points, n_components = latent.shape
-        points = latent.reshape(-1, n_components)
-        log_densities, keys = np.empty(len(points)), np.zeros(len(points), dtype=np.uint64)
+        n_all = latent.shape[1]
+        n_points = n_all // max(1, len(rows))
+        squares, keys = np.empty(n_all), np.zeros(n_all, dtype=np.uint64)
+        whitened = self.noise.whiten(rows)
         widest = max(layer.n_outputs for layer in self.network.layers)
         n_part = max(64, _NUMBERS_AT_A_TIME // widest)
-        for begin in range(0, len(points), n_part):
+        for begin in range(0, n_all, n_part):
             part = slice(begin, begin + n_part)
-            values = self._generate(points[part], keys[part])
-            owners = np.arange(begin, min(begin + n_part, len(points))) // n_points
-            residuals = self.noise.whiten(rows[owners] - values)
-            with np.errstate(over="ignore"):  # so far out: a density of zero
-                log_densities[part] = -0.5 * np.einsum("pd,pd->p", residuals, residuals)
-        log_densities += self.log_constant
-        return log_densities.reshape(n_rows, n_points), keys.reshape(n_rows, n_points)
+            values = self._generate(latent[:, part].T, keys[part])
+            _square_distances(whitened, self.noise.whiten(values), begin, n_points, squares)
+        log_densities = self.log_constant - 0.5 * squares
+        return log_densities.reshape(len(rows), n_points), keys.reshape(len(rows), n_points)
 
     def _generate(self, points: Floats, keys: Keys) -> Floats:
         """Evaluate the generator at points (p, S), and fill in their keys."""
         values = points
         for layer in self.network.layers:
             if layer.n_codes:
-                _add_codes(layer.codes(values), keys)
+                add_codes(layer.codes(values), keys)
             values = layer.forward(values)
         return values
 
@@ -66,15 +63,12 @@ class Likelihood:
         """
         maps = self.network.maps(self.network.patterns(latent))[-1]
         slopes = np.broadcast_to(maps.slopes, (len(latent), *maps.slopes.shape[1:]))
-        residuals = self.noise.whiten(rows - self.network.forward(latent))
-        return self.noise.whiten_maps(slopes), residuals, log_joint(residuals, latent)
-
-
-def log_joint(residuals: Floats, latent: Floats) -> Floats:
-    """Log p(x, z), up to a constant, of whitened residuals (n, d) at points (n, S)."""
-    with np.errstate(over="ignore"):
-        squares = np.einsum("nd,nd->n", residuals, residuals)
-    return np.asarray(-0.5 * (squares + np.einsum("ns,ns->n", latent, latent)))
+        images = (slopes @ latent[:, :, None])[:, :, 0] + maps.offsets
+        residuals = self.noise.whiten(rows - images)
+        with np.errstate(over="ignore"):
+            squares = np.einsum("nd,nd->n", residuals, residuals)
+        heights = -0.5 * (squares + np.einsum("ns,ns->n", latent, latent))
+        return self.noise.whiten_maps(slopes), residuals, heights
 
 
 def observed_likelihoods(
@@ -92,24 +86,14 @@ def observed_likelihoods(
             yield indices, rows[np.ix_(indices, features)], likelihood
 
 
-@kernel
-def scramble(number: np.uint64) -> np.uint64:
-    """Turn 64 bits into others that look like chance (the finalizer of splitmix64)."""
-    number = number + np.uint64(0x9E3779B97F4A7C15)
-    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return number ^ (number >> np.uint64(31))
-
-
-@kernel
-def _add_codes(codes: NDArray[np.uint8], keys: Keys) -> None:
-    """Mix the codes (p, c) of a layer into the keys of points."""
-    for p in range(len(codes)):
-        key, word = keys[p], np.uint64(0)
-        for c in range(codes.shape[1]):
-            # Eight at a time.
-            word = (word << np.uint64(8)) | np.uint64(codes[p, c])
-            if c % 8 == 7 or c == codes.shape[1] - 1:
-                key = scramble(key ^ word)
-                word = np.uint64(0)
-        keys[p] = key
+@sum_kernel
+def _square_distances(
+    rows: Floats, images: Floats, begin: int, n_points: int, squares: Floats
+) -> None:
+    """Fill in squared distances of images (p, d) of points from the rows (n, d) they belong to."""
+    for p in range(len(images)):
+        n, square = (begin + p) // n_points, 0.0
+        for d in range(images.shape[1]):
+            distance = rows[n, d] - images[p, d]
+            square += distance * distance
+        squares[begin + p] = square

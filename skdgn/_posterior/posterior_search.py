@@ -9,7 +9,7 @@ none yet, and how many points the error asked for will take.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -18,25 +18,25 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from skdgn._network import Codes
-from skdgn._posterior.ascents import ascend
+from skdgn._partition import Keys
+from skdgn._posterior.ascents import ascend, cross_kinks
 from skdgn._posterior.importance import (
     FEWEST_POINTS,
-    FIRST_NARROW,
     MOST_POINTS,
     N_SHIFTS,
     Estimates,
     Proposals,
     allocate,
-    choose_maxima,
     draw_points,
     seed_rows,
     sobol_points,
     weigh_points,
 )
-from skdgn._posterior.likelihoods import Keys, Likelihood
-from skdgn._posterior.point_groups import group_points
-from skdgn._posterior.visits import Visits, concatenate
-from skdgn._runtime import Floats
+from skdgn._posterior.likelihoods import Likelihood
+from skdgn._posterior.maxima import MOST_MAXIMA, Maxima
+from skdgn._posterior.point_groups import Groups, group_points, join_groups
+from skdgn._posterior.visits import Visits
+from skdgn._runtime import Floats, kernel
 
 Integers = NDArray[np.intp]
 
@@ -45,30 +45,32 @@ Integers = NDArray[np.intp]
 N_PRIOR_POINTS = 4096
 _N_SIDES = 3  # on a side of so many planes each
 _N_ASCENTS = 2**_N_SIDES
-_N_SURE_SEARCHES = 3
+# The kinks that are nearest to a maximum, and the best starts beyond.
+_N_NEAR_KINKS, _N_KINK_ASCENTS = 8, 4
+_N_SURE_SEARCHES = 2
 _MOST_SEARCHES = 12
 # Powers of two by which draws are multiplied to start from farther out.
 _N_SCALES = 12
-# Maxima that are proposals at first.
-_N_MAXIMA = 8
 # Proposals that may be added where points tell of a place without one, one in each round.
 _N_SPARE = 4
-# Points of each shift, relative to the fewest, while proposals are adapted: the first rounds for
-# all rows, the others for those whose weights are still this uneven, or that have new proposals.
-_ADAPTIVE_ROUNDS = (1, 2, 2, 3, 4, 4, 4, 4, 4, 4)
-_N_SURE_ROUNDS = 2
 # Power of the weights to which proposals are fitted first: they are wider than the weights ask for,
 # so that what is beyond a kink is seen.
 _FIRST_POWER = 0.5
-_UNEVEN = 1.0
+# Rounds that only adapt the proposals; what the others say is averaged.
+_N_ADAPTIVE_ROUNDS = 2
+_MOST_ROUNDS = 12
+# A round has so many times the points of the one before, at most.
+_GROWTH = 2.0
 # Errors of shifted points, relative to those of independent ones: about so large, at best.
 _EXPECTED_GAIN = 0.55
-# A last round whose error is so many times that asked for is followed by another one.
-_TOO_LARGE, _MOST_ROUNDS = 1.5, 3
+# An error that is so many times what was asked for is small enough.
+_SMALL_ENOUGH = 1.1
 # Points that are looked at together: enough of them to be worth the calls.
-_POINTS_AT_A_TIME = 1 << 18
+_POINTS_AT_A_TIME = 1 << 16
 # Numbers that the slopes of ascents may take.
 _NUMBERS_AT_A_TIME = 1 << 22
+# Spreads below this are taken for it.
+_SMALLEST_SPREAD = 0.1
 # Seeds from this on are those of later rounds.
 _MOST_SEEDS = 1 << 32
 # Share of the points for a proposal that was added.
@@ -79,13 +81,14 @@ class _Prior(NamedTuple):
     """Draws from the prior, and what is generated there."""
 
     points: Floats  # (m, S)
+    columns: Floats  # (S, m) the same
     images: Floats  # (m, d) in units of the noise
 
 
 class _Weighted(NamedTuple):
     """Points of rows."""
 
-    points: Floats  # (n, p, S)
+    points: Floats  # (S, n p)
     weights: Floats  # (n, p)
     keys: Keys  # (n, p) of their regions
 
@@ -93,21 +96,27 @@ class _Weighted(NamedTuple):
 class _Average(NamedTuple):
     """Averages of estimates from several rounds, for every row."""
 
-    n_points: Integers  # (n,) of each shift
+    weight: Floats  # (n,)
     log_density: Floats  # (n,)
     error: Floats  # (n,)
 
     @classmethod
     def of_nothing(cls, n_rows: int) -> _Average:
         """Return averages to which nothing has been added."""
-        return cls(np.zeros(n_rows, dtype=np.intp), np.full(n_rows, -np.inf), np.zeros(n_rows))
+        return cls(np.zeros(n_rows), np.full(n_rows, -np.inf), np.zeros(n_rows))
 
-    def add(self, own: Integers, n_points: int, new: Estimates) -> Estimates:
+    def error_allowed(self, own: Integers, weight: Floats, error: float) -> Floats:
+        """Return the error that new estimates may have, if that of the averages is to be this."""
+        before = self.weight[own] / (self.weight[own] + weight)
+        square = error**2 - np.square(before * self.error[own])
+        return np.asarray(np.sqrt(np.maximum(square, 0.0)) / (1.0 - before))
+
+    def add(self, own: Integers, weight: Floats, new: Estimates) -> Estimates:
         """Add estimates of some rows, and return the averages; in place.
 
         An estimate from before a proposal was added does not count.
         """
-        before = self.n_points[own] / (self.n_points[own] + n_points)
+        before = self.weight[own] / (self.weight[own] + weight)
         with np.errstate(invalid="ignore", divide="ignore"):
             old_log = self.log_density[own] + np.log(before)
             new_log = new.log_density + np.log1p(-before)
@@ -118,10 +127,49 @@ class _Average(NamedTuple):
             )
         error = np.where(before > 0.0, error, new.error)
         is_blind = ~np.isnan(new.suspect[:, 0])
-        self.n_points[own] = np.where(is_blind, 0, self.n_points[own] + n_points)
+        self.weight[own] = np.where(is_blind, 0.0, self.weight[own] + weight)
         self.log_density[own] = np.where(is_blind, -np.inf, log_density)
         self.error[own] = np.where(is_blind, 0.0, error)
         return new._replace(log_density=log_density, error=error)
+
+
+class _Found(NamedTuple):
+    """Groups of points of one round after the other, all of which stand for the posteriors."""
+
+    parts: list[Groups]
+    log_weights: list[Floats]  # of all groups of a part
+    rounds: list[Integers]  # the same
+
+    def add(
+        self,
+        own: Integers,
+        log_weights: Floats,
+        number: int,
+        weighted: _Weighted,
+        counts: NDArray[np.bool_],
+    ) -> None:
+        """Group the points of those rows (n,) that count; weights are those of rounds."""
+        chosen = np.flatnonzero(counts)
+        if chosen.size > 0:
+            groups = group_points(*weighted, chosen)
+            places = chosen[groups.owners]
+            self.parts.append(groups._replace(owners=own[places]))
+            self.log_weights.append(log_weights[places])
+            self.rounds.append(np.full(len(places), number))
+
+    def groups(self, first_round: Integers) -> Groups:
+        """Join the groups of rows; rounds before the first that counts (n,) are left out."""
+        joined = Groups(*(np.concatenate(arrays) for arrays in zip(*self.parts, strict=True)))
+        log_weights, n_rows = np.concatenate(self.log_weights), len(first_round)
+        counts = np.concatenate(self.rounds) >= first_round[joined.owners]
+        largest = np.full(n_rows, -np.inf)
+        np.maximum.at(largest, joined.owners[counts], log_weights[counts])
+        with np.errstate(invalid="ignore"):
+            factors = np.exp(log_weights - largest[joined.owners])
+        # Of a row far out, nothing is known at all.
+        joined.shares[:] *= np.where(np.isneginf(log_weights), 1.0, factors)
+        order = np.lexsort((joined.keys, joined.owners))
+        return join_groups(joined, order[counts[order]])
 
 
 @dataclass
@@ -131,62 +179,66 @@ class PosteriorSearch:
     likelihood: Likelihood
     tolerance: float
     seed: int
-    found: list[tuple[Integers, Visits]] = field(default_factory=list)  # rows, and their visits
 
     @cached_property
     def _prior(self) -> _Prior:
         points = prior_points(self.likelihood.network.n_components, self.seed)
         images = self.likelihood.noise.whiten(self.likelihood.network.forward(points))
-        return _Prior(points, images)
+        return _Prior(points, np.ascontiguousarray(points.T), images)
 
     @cached_property
     def _base(self) -> Floats:
-        return sobol_points(self.likelihood.network.n_components, MOST_POINTS, 2 * self.seed)
+        n_components = self.likelihood.network.n_components
+        return np.ascontiguousarray(sobol_points(n_components, MOST_POINTS, 2 * self.seed).T)
 
-    def visit(self, rows: Floats) -> tuple[Integers, Visits]:
-        """Visit the regions of rows (n, d); returns the order in which they come out."""
-        self.found.clear()
+    def visit(self, rows: Floats) -> Visits:
+        """Visit the regions of rows (n, d)."""
         log_likelihoods = self._look_around(rows)
-        proposals, newest = self._first_proposals(rows, log_likelihoods)
-        # --- Adapt the proposals.
-        active, sizes = np.arange(len(rows)), np.empty(len(rows), dtype=np.intp)
-        for n_rounds, factor in enumerate(_ADAPTIVE_ROUNDS):
-            left = []
-            for own, n_points in _batches(active, np.full(len(active), factor * FEWEST_POINTS)):
-                estimates, _ = self._draw(rows, own, n_points, n_rounds, proposals, log_likelihoods)
-                wanted = np.square(_EXPECTED_GAIN * estimates.spread / self.tolerance) / N_SHIFTS
-                sizes[own] = _round_up(wanted)
-                told = self._add_proposals(rows, own, proposals, estimates)
-                is_ready = (estimates.spread < _UNEVEN) & ~told & (n_rounds + 1 >= _N_SURE_ROUNDS)
-                left.append(own[~is_ready])
-            active = np.concatenate(left) if left else active[:0]
-        # --- Integrate: what one round after the other says is averaged.
+        maxima, newest = self._find_maxima(rows, log_likelihoods)
+        proposals = Proposals.about(maxima, len(rows), _N_SPARE)
+        # --- One round after the other: proposals adapt to its points.
         active, so_far = np.arange(len(rows)), _Average.of_nothing(len(rows))
-        for n_rounds in range(_MOST_ROUNDS):
-            left = []
+        sizes, spreads = np.full(len(rows), FEWEST_POINTS), np.ones(len(rows))
+        log_density, error = np.empty(len(rows)), np.empty(len(rows))
+        found, first_round = _Found([], [], []), np.zeros(len(rows), dtype=np.intp)
+        for number in range(_MOST_ROUNDS):
+            left, counts = [], number >= _N_ADAPTIVE_ROUNDS
             for own, n_points in _batches(active, sizes[active]):
-                number = len(_ADAPTIVE_ROUNDS) + n_rounds
-                estimates, weighted = self._draw(
-                    rows, own, n_points, number, proposals, log_likelihoods
+                # By what was known of the proposals before: the average has no bias.
+                weight, enough = n_points / np.square(spreads[own]), np.zeros(len(own))
+                if counts:
+                    enough = so_far.error_allowed(own, weight, _SMALL_ENOUGH * self.tolerance)
+                new, weighted = self._draw(
+                    rows, own, n_points, number, proposals, log_likelihoods, enough
                 )
-                estimates = so_far.add(own, n_points, estimates)
-                is_done = estimates.error <= _TOO_LARGE * self.tolerance
-                is_done &= estimates.missed <= self.tolerance
-                is_done |= (n_rounds == _MOST_ROUNDS - 1) | np.isneginf(estimates.log_density)
-                if is_done.any():
-                    done = np.flatnonzero(is_done)
-                    # What the search found last tells what it may not have found.
-                    cautious = estimates._replace(missed=np.hypot(estimates.missed, newest[own]))
-                    self.found.append((own[done], self._group(cautious, weighted, done)))
-                enough = so_far.n_points[own] * np.square(estimates.error / self.tolerance)
-                sizes[own] = _round_up(np.maximum(enough - so_far.n_points[own], n_points))
+                estimates = so_far.add(own, weight, new) if counts else new
+                is_done = estimates.error <= _SMALL_ENOUGH * self.tolerance
+                is_done &= (estimates.missed <= self.tolerance) & counts
+                is_done |= (number == _MOST_ROUNDS - 1) | np.isneginf(estimates.log_density)
+                # What the search found last tells what it may not have found.
+                log_density[own] = estimates.log_density
+                error[own] = np.hypot(estimates.error, np.hypot(estimates.missed, newest[own]))
+                found.add(own, np.log(weight) + new.log_density, number, weighted, counts | is_done)
+                is_blind = ~is_done & ~np.isnan(estimates.suspect[:, 0])
+                first_round[own[is_blind]] = number + 1
                 self._add_proposals(rows, own, proposals, estimates)
+                spreads[own] = np.maximum(estimates.spread, _SMALLEST_SPREAD)
+                sizes[own] = self._next_sizes(own, n_points, so_far, spreads[own])
                 left.append(own[~is_done])
             active = np.concatenate(left)
             if active.size == 0:
                 break
-        order = np.concatenate([own for own, _ in self.found])
-        return order, concatenate([visits for _, visits in self.found])
+        return self._join(log_density, error, found.groups(first_round))
+
+    def _next_sizes(
+        self, own: Integers, n_points: int, so_far: _Average, spreads: Floats
+    ) -> Integers:
+        """Tell how many points of each shift will do, given the spreads of the weights."""
+        variances = np.square(_EXPECTED_GAIN * spreads / self.tolerance) / N_SHIFTS
+        with np.errstate(divide="ignore"):
+            known = np.square(self.tolerance / so_far.error[own])
+        missing = np.where(so_far.weight[own] > 0.0, 1.0 - np.minimum(known, 1.0), 1.0)
+        return _round_up(np.minimum(missing * variances, _GROWTH * n_points))
 
     def _look_around(self, rows: Floats) -> Floats:
         """Log p(x | z) of rows at all draws from the prior: (n, m)."""
@@ -196,46 +248,31 @@ class PosteriorSearch:
             squares -= 2.0 * whitened @ images.T
         return np.asarray(self.likelihood.log_constant - 0.5 * squares)
 
-    def _first_proposals(self, rows: Floats, log_likelihoods: Floats) -> tuple[Proposals, Floats]:
-        """Climb from the best draws in cones, until that finds nothing new.
+    def _find_maxima(self, rows: Floats, log_likelihoods: Floats) -> tuple[Maxima, Floats]:
+        """Climb from the best draws in cones, and from beyond kinks, until nothing new is found.
 
-        Returns the maxima as proposals, and the share (n,) of those that the last ascents found.
+        Also returns the share (n,) of the maxima that were found last.
         """
-        n_rows, n_components = len(rows), self._prior.points.shape[1]
+        n_rows = len(rows)
         candidates, scores = self._candidates(rows, log_likelihoods)
-        n_all = _MOST_SEARCHES * _N_ASCENTS
-        points = np.zeros((n_rows, n_all, n_components))
-        heights = np.full((n_rows, n_all), -np.inf)
-        factors = np.zeros((n_rows, n_all, n_components, n_components))
-        active, newest = np.arange(n_rows), np.ones(n_rows)
-        proposals = Proposals(*(np.empty(0) for _ in range(4)))
+        active, newest = np.arange(n_rows), np.zeros((2, n_rows))
+        maxima = Maxima.of_nothing(candidates.shape[1])
         for number in range(_MOST_SEARCHES):
-            own = slice(number * _N_ASCENTS, (number + 1) * _N_ASCENTS)
-            owners = np.repeat(active, _N_ASCENTS)
-            best = _best_of_cones(candidates, scores[active], number)
-            ends = self._ascend(rows, owners, candidates[best.ravel()])
-            for array, new in zip((points, heights, factors), ends, strict=True):
-                array[active, own] = new.reshape(len(active), _N_ASCENTS, *new.shape[1:])
-            shares, means, chosen, new_share = choose_maxima(
-                points[active, : own.stop],
-                heights[active, : own.stop],
-                factors[active, : own.stop],
-                own.start,
-                _N_MAXIMA,
-                _N_SPARE,
-            )
-            narrow = np.full(len(active), FIRST_NARROW)
-            if number == 0:
-                proposals = Proposals(shares, means, chosen, narrow)
-            else:
-                for array, new in zip(proposals, (shares, means, chosen, narrow), strict=True):
-                    array[active] = new
-            newest[active] = new_share
+            best = np.empty((len(active), _N_ASCENTS), dtype=np.intp)
+            _best_of_cones(scores, _make_cones(candidates, number), active, best)
+            found = self._ascend(rows, np.repeat(active, _N_ASCENTS), candidates[best.ravel()])
+            maxima, share = maxima.join(found, n_rows)
+            newest[0, active] = share[active]
             if number + 1 >= _N_SURE_SEARCHES:
-                active = active[new_share > self.tolerance]
+                active = active[share[active] > self.tolerance]
+        active = np.arange(n_rows)
+        for _ in range(_MOST_SEARCHES):
             if active.size == 0:
                 break
-        return proposals, newest
+            maxima, share = maxima.join(self._cross_kinks(rows, active, maxima), n_rows)
+            newest[1, active] = share[active]
+            active = active[share[active] > self.tolerance]
+        return maxima, newest.sum(axis=0)
 
     def _candidates(self, rows: Floats, log_likelihoods: Floats) -> tuple[Floats, Floats]:
         """Return points from which to climb, and how likely they are to rows.
@@ -256,22 +293,46 @@ class PosteriorSearch:
         here = here - 0.5 * np.square(points).sum(axis=1)
         return np.concatenate([points, far]), np.concatenate([here, scores], axis=1)
 
-    def _ascend(
-        self, rows: Floats, owners: Integers, starts: Floats
-    ) -> tuple[Floats, Floats, Floats]:
-        """Climb from points of the rows they belong to, a few at a time."""
-        n_features = max(1, rows.shape[1])
-        n_part = max(64, _NUMBERS_AT_A_TIME // (starts.shape[1] * n_features))
-        ends = [
-            ascend(
-                self.likelihood,
-                rows[owners[begin : begin + n_part]],
-                starts[begin : begin + n_part],
+    def _cross_kinks(self, rows: Floats, active: Integers, maxima: Maxima) -> Maxima:
+        """Look just beyond the kinks around the maxima of rows, and climb from there.
+
+        A region may have much of the density without a maximum inside, hence the best points at
+        kinks are returned, too.
+        """
+        own = maxima.take((maxima.kinds == 0) & np.isin(maxima.owners, active))
+        near, promises = [Maxima.of_nothing(maxima.points.shape[1])], [np.empty(0)]
+        for part in self._parts(len(own.owners)):
+            points, owners = own.points[part], own.owners[part]
+            places, *arrays, promised = cross_kinks(
+                self.likelihood, rows[owners], points, own.factors[part], _N_NEAR_KINKS
             )
-            for begin in range(0, len(starts), n_part)
-        ]
-        points, heights, factors = (np.concatenate(arrays) for arrays in zip(*ends, strict=True))
-        return points, heights, factors
+            near.append(Maxima(owners[places], np.ones(len(places), dtype=np.intp), *arrays))
+            promises.append(promised)
+        kinks, promised = Maxima.concatenate(near), np.concatenate(promises)
+        scores = kinks.logs + promised
+        chosen = _best_of_each(kinks.owners, scores, _N_KINK_ASCENTS)
+        starts = kinks.take(chosen[scores[chosen] > -np.inf])
+        ends = self._ascend(rows, starts.owners, starts.points)
+        best = kinks.take(_best_of_each(kinks.owners, kinks.logs, MOST_MAXIMA[1]))
+        return Maxima.concatenate([best, ends])
+
+    def _ascend(self, rows: Floats, owners: Integers, starts: Floats) -> Maxima:
+        """Climb from points of the rows they belong to, a few at a time."""
+        found = [Maxima.of_nothing(starts.shape[1])]
+        for part in self._parts(len(starts)):
+            kinds = np.zeros(len(owners[part]), dtype=np.intp)
+            ends = ascend(self.likelihood, rows[owners[part]], starts[part])
+            found.append(Maxima(owners[part], kinds, *ends))
+        joined = Maxima.concatenate(found)
+        return joined.take(joined.heights > -np.inf)
+
+    def _parts(self, n_points: int) -> Iterator[slice]:
+        """Yield a few points at a time: their slopes take memory."""
+        network = self.likelihood.network
+        widest = max(layer.n_outputs for layer in network.layers)
+        n_part = max(64, _NUMBERS_AT_A_TIME // (network.n_components * widest))
+        for begin in range(0, n_points, n_part):
+            yield slice(begin, begin + n_part)
 
     def _draw(
         self,
@@ -281,8 +342,9 @@ class PosteriorSearch:
         n_rounds: int,
         proposals: Proposals,
         log_likelihoods: Floats,
+        enough: Floats,
     ) -> tuple[Estimates, _Weighted]:
-        """Draw and weigh points of some rows, and adapt their proposals.
+        """Draw and weigh points of some rows, and adapt proposals whose error is not small enough.
 
         Points differ from round to round: proposals are fitted to those of the round before, and
         would suit them too well.
@@ -298,9 +360,10 @@ class PosteriorSearch:
             counts,
             points,
             values,
-            self._prior.points,
+            self._prior.columns,
             log_likelihoods[own],
             self.tolerance,
+            enough,
             _FIRST_POWER if n_rounds == 0 else 1.0,
             adapted,
         )
@@ -322,31 +385,23 @@ class PosteriorSearch:
         if members.size == 0:
             return told
         points, _, factors = ascend(self.likelihood, rows[members], estimates.suspect[told])
-        place = np.argmin(proposals.shares[members] > 0.0, axis=1)
-        proposals.shares[members] *= 1.0 - _NEW_SHARE
-        proposals.shares[members, place] = _NEW_SHARE
-        proposals.means[members, place] = points
-        proposals.factors[members, place] = factors
+        proposals.add(members, _NEW_SHARE, points, factors)
         return told
 
-    def _group(self, estimates: Estimates, weighted: _Weighted, done: Integers) -> Visits:
-        """Group the weighted points of rows by region."""
-        n_components = weighted.points.shape[2]
-        arrays = group_points(*(array[done] for array in weighted))
-        sizes, shares, means, covariances, seen, region_keys = arrays
-        _, first, regions = np.unique(region_keys, return_index=True, return_inverse=True)
-        known = np.isfinite(estimates.log_density[done])
-        means[~np.repeat(known, sizes)] = np.nan
-        inside = seen[first]
+    def _join(self, log_density: Floats, error: Floats, groups: Groups) -> Visits:
+        """Turn groups of weighted points into visits."""
+        _, first, regions = np.unique(groups.keys, return_index=True, return_inverse=True)
+        inside = groups.points[first]
         patterns: Codes = self.likelihood.network.patterns(inside)
-        error = np.hypot(estimates.error[done], estimates.missed[done])
+        sizes = np.bincount(groups.owners, minlength=len(log_density))
+        means = np.where(np.isfinite(log_density)[groups.owners, None], groups.means, np.nan)
         return Visits(
-            estimates.log_density[done],
+            log_density,
             np.concatenate([[0], np.cumsum(sizes)]),
             regions.ravel(),
-            shares,
-            means.reshape(-1, n_components),
-            covariances,
+            groups.shares,
+            means,
+            _fill_triangles(groups.covariances, means.shape[1]),
             error,
             patterns,
             inside,
@@ -359,20 +414,45 @@ def prior_points(n_components: int, seed: int) -> Floats:
     return np.asarray(ndtri(np.clip(uniforms, 1e-13, 1.0 - 1e-13)))
 
 
-def _best_of_cones(points: Floats, scores: Floats, number: int) -> Integers:
-    """Find the best of the points (m, S) in each cone, by their scores (n, m): places (n, cones).
+def _fill_triangles(lower: Floats, n_components: int) -> Floats:
+    """Turn the entries of lower triangles (g, S (S + 1) / 2) into symmetric matrices."""
+    places = np.empty((n_components, n_components), dtype=np.intp)
+    rows, columns = np.tril_indices(n_components)
+    places[rows, columns] = places[columns, rows] = np.arange(len(rows))
+    return np.take(lower, places, axis=1)
 
-    The best of all are mostly close together, and ascents from them end in one place.  Each number
-    has cones of its own.
+
+@kernel
+def _best_of_cones(scores: Floats, cones: Integers, active: Integers, best: Integers) -> None:
+    """Fill in the places (n, cones) of the best scores (n, m) in each cone, for active rows."""
+    for i in range(len(active)):
+        n = active[i]
+        for cone in range(best.shape[1]):
+            best[i, cone] = -1
+        for m in range(cones.size):
+            cone = cones[m]
+            if best[i, cone] < 0 or scores[n, m] > scores[n, best[i, cone]]:
+                best[i, cone] = m
+        for cone in range(best.shape[1]):
+            # Planes may leave nothing between them: then anything will do.
+            best[i, cone] = max(best[i, cone], 0)
+
+
+def _make_cones(points: Floats, number: int) -> Integers:
+    """Number the cones in which points (m, S) are; each search has cones of its own.
+
+    The best of all points are mostly close together, and ascents from them end in one place.
     """
     planes = np.random.default_rng(number).standard_normal((points.shape[1], _N_SIDES))
-    cones = (points @ planes > 0.0) @ (1 << np.arange(_N_SIDES))
-    best = np.empty((len(scores), _N_ASCENTS), dtype=np.intp)
-    for cone in range(_N_ASCENTS):
-        # Planes may leave nothing between them: then anything will do.
-        members = np.flatnonzero(cones == cone) if np.any(cones == cone) else np.arange(len(points))
-        best[:, cone] = members[np.argmax(scores[:, members], axis=1)]
-    return best
+    return np.asarray((points @ planes > 0.0) @ (1 << np.arange(_N_SIDES)))
+
+
+def _best_of_each(owners: Integers, scores: Floats, number: int) -> Integers:
+    """Return the places of the best scores of each owner, not more than so many."""
+    order = np.lexsort((-scores, owners))
+    sizes = np.unique(owners, return_counts=True)[1]
+    ranks = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.asarray(order[ranks < number])
 
 
 def _round_up(n_points: Floats) -> Integers:

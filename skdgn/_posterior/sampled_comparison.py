@@ -48,7 +48,7 @@ class SampledComparison:
         result = np.empty((len(self._log_density), len(latent)))
         log_prior = -0.5 * np.square(latent).sum(axis=1) - self._n_components * LOG_SQRT_2PI
         for indices, rows, likelihood in self._parts:
-            points = np.broadcast_to(latent, (len(rows), *latent.shape))
+            points = np.tile(latent.T, len(rows))
             result[indices] = likelihood.evaluate(rows, points)[0] + log_prior
         unknown = np.isneginf(self._log_density)
         with np.errstate(invalid="ignore"):
@@ -69,7 +69,7 @@ class SampledComparison:
         for indices, rows, likelihood in self._parts:
             for n, row in zip(indices, rows, strict=True):
                 points = means[n] + normals @ factors[n].T
-                values = likelihood.evaluate(row[None], points[None])[0]
+                values = likelihood.evaluate(row[None], points.T)[0]
                 # Exact: the prior is a quadratic function.
                 square = np.square(means[n]).sum() + np.square(factors[n]).sum()
                 result[n] = values.mean() - 0.5 * square - self._n_components * LOG_SQRT_2PI

@@ -6,16 +6,19 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
+from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import PiecewiseAffineDGN
 from skdgn._fit.statistics import expect
-from skdgn._network import Network
+from skdgn._network import Activation, Network
 from skdgn._noise import Noise
 from skdgn._posterior import Explorer, Model
-from skdgn._posterior.ascents import ascend
-from skdgn._posterior.importance import _quantile
+from skdgn._posterior.ascents import ascend, cross_kinks
+from skdgn._posterior.importance import _exponential, _quantiles
 from skdgn._posterior.likelihoods import Likelihood
+from skdgn._posterior.maxima import Maxima
 from skdgn._runtime import Workers
 from skdgn.layers import Dense, MaxOut
 from tests.networks import random_network
@@ -130,10 +133,48 @@ def test_ascents_end_uphill_with_the_covariance_around(network: Network) -> None
     )
 
 
-@pytest.mark.parametrize("uniform", [1e-12, 0.01, 0.3, 0.5, 0.9, 1.0 - 1e-6])
-def test_quantiles_have_eight_digits(uniform: float) -> None:
-    value = _quantile(uniform)
-    assert 0.5 * math.erfc(-value / math.sqrt(2.0)) == pytest.approx(uniform, rel=1e-7)
+def test_quantiles_have_eight_digits() -> None:
+    uniforms = np.array([1e-12, 0.01, 0.3, 0.5, 0.9, 1.0 - 1e-6])
+    normal, room = np.empty((1, 6)), np.empty(7, dtype=np.intp)
+    _quantiles(uniforms, 0, 6, normal, room)
+    np.testing.assert_allclose(ndtr(normal[0]), uniforms, rtol=1e-7)
+
+
+@pytest.mark.parametrize("exponent", [0.0, -1e-9, -0.7, -20.0, -300.0])
+def test_exponentials_have_ten_digits(exponent: float) -> None:
+    assert _exponential(exponent) == pytest.approx(math.exp(exponent), rel=1e-10)
+
+
+def test_the_best_of_different_maxima_are_kept() -> None:
+    kinds = np.array([0, 0, 1, 0])
+    points = np.array([[0.0, 0.0], [3.0, 0.0], [9.0, 0.0], [1.0, 1.0]])
+    heights, factors = np.array([-1.0, -2.0, -1.5, -4.0]), np.tile(np.eye(2), (4, 1, 1))
+    old = Maxima(np.array([0, 0, 0, 1]), kinds, points, heights, factors)
+    # Close to one of the first row, far too low, and the best of the second.
+    new = old.take(np.array([0, 1, 3]))._replace(
+        points=np.array([[0.1, 0.1], [0.0, 5.0], [8.0, 1.0]]), heights=np.array([-1.1, -20.0, -3.0])
+    )
+    joined, share = old.join(new, 2)
+    assert joined.owners.tolist() == [0, 0, 0, 1, 1]
+    assert joined.heights.tolist() == [-1.0, -2.0, -1.5, -3.0, -4.0]
+    np.testing.assert_allclose(share, [0.0, 1.0 / (1.0 + math.exp(-1.0))])
+    np.testing.assert_allclose(np.bincount(joined.owners, joined.shares(2)), 1.0)
+
+
+def test_points_beyond_kinks_are_in_the_neighboring_regions(network: Network) -> None:
+    likelihood = Likelihood(network, Noise.from_covariance(VARIANCE, 4))
+    rows, starts = draw(network), np.zeros((12, 2))
+    points, _, factors = ascend(likelihood, rows, starts)
+    places, beyond, there, _, promised = cross_kinks(likelihood, rows, points, factors, 2)
+    assert places.tolist() == np.repeat(np.arange(12), 2).tolist()
+    flips = np.sum(
+        network.patterns(beyond) != np.repeat(network.patterns(points), 2, axis=0), axis=1
+    )
+    assert np.all(flips >= 1)
+    assert np.mean(flips == 1) > 0.5
+    _, _, expected = likelihood.linearize(np.repeat(rows, 2, axis=0), beyond)
+    np.testing.assert_allclose(there, expected)
+    assert np.all((promised >= 0.0) | np.isneginf(promised))
 
 
 def test_other_layers_are_explored_too() -> None:
@@ -143,6 +184,23 @@ def test_other_layers_are_explored_too() -> None:
     visits = explored.visitor.visit(rows)
     differences = visits.log_density - exact.log_density(rows, Workers())
     assert np.all(np.abs(differences) < TIMES_ERROR * visits.log_density_error)
+
+
+def test_networks_without_kinks_have_the_density_of_a_gaussian() -> None:
+    slopes = np.random.default_rng(0).normal(size=(3, 4))
+    relu = Activation.from_name("relu", 0.0)
+    linear = Network.from_arrays([slopes], [np.zeros(3)], relu)
+    dead = Network.from_arrays([0.0 * slopes, np.eye(3)], [np.ones(3), np.zeros(3)], relu)
+    for network, mean, covariance in (
+        (linear, np.zeros(3), slopes @ slopes.T + VARIANCE * np.eye(3)),
+        (dead, np.ones(3), VARIANCE * np.eye(3)),
+    ):
+        rows = draw(network, 3)
+        explorer = Explorer.prepare(network, Noise.from_covariance(VARIANCE, 3), 0.01, 0)
+        visits = explorer.visit(rows)
+        expected = multivariate_normal(mean, covariance).logpdf(rows)
+        np.testing.assert_allclose(visits.log_density, expected, atol=0.05)
+        assert visits.start.tolist() == [0, 1, 2, 3]
 
 
 def test_a_fit_never_decreases_on_its_points_and_ends_with_others() -> None:
