@@ -195,8 +195,8 @@ def test_missing_values_and_weights():
     X = X[~np.isnan(X).all(axis=1)]
     weights = np.ones(len(X))
     weights[:10] = 2.0
-    weighted = mixture_of(criterion="bic").fit(X, sample_weight=weights)
-    repeated = mixture_of(criterion="bic").fit(np.concatenate([X, X[:10]]))
+    weighted = mixture_of(LINEAR, criterion="bic").fit(X, sample_weight=weights)
+    repeated = mixture_of(LINEAR, criterion="bic").fit(np.concatenate([X, X[:10]]))
     np.testing.assert_allclose(
         weighted.path_["criterion"], repeated.path_["criterion"], rtol=1e-6, atol=1e-4
     )

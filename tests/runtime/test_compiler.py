@@ -119,6 +119,7 @@ def test_on_a_full_disk_there_is_one_warning_and_all_works_silently_if_asked(
     assert "compiled for this machine" not in errors
 
 
+@pytest.mark.thorough  # compiles everything for one dimension once more
 def test_what_is_compiled_ahead_is_not_compiled_again(tmp_path: Path) -> None:
     environment = {"NUMBA_CACHE_DIR": str(tmp_path)}
     first = run("-m", "skdgn.compile", "--n-components", "1", **environment)
