@@ -55,14 +55,17 @@ FILES = {
 
 
 def mixture(
-    n_networks: int,
+    n_networks: int | str,
     n_factors: int,
     n_units: int,
     prior_weight: float | str,
     reg_covar: float = 1e-6,
     **parameters: Any,
 ) -> DGNMixture:
-    """Make a mixture of networks with factors; without hidden units, of factor analyzers."""
+    """Make a mixture of networks with factors; without hidden units, of factor analyzers.
+
+    If their number is ``"auto"``, it is an average of mixtures of up to eight sizes.
+    """
     network = PiecewiseAffineDGN(
         hidden_layer_sizes=(n_units,) if n_units else (),
         covariance_type="factor",
@@ -109,6 +112,12 @@ def run_digits(seed: int) -> None:
         ],
         "mixture of networks with factors": [
             mixture(n, k, 2, weight) for n in (10, 16) for k in (8, 12) for weight in (16.0, "auto")
+        ],
+        "average of mixtures of factor analyzers": [
+            mixture("auto", k, 0, weight) for k in (13, 17) for weight in (16.0, "auto")
+        ],
+        "average of mixtures of networks with factors": [
+            mixture("auto", k, 2, weight) for k in (12, 16) for weight in (16.0, "auto")
         ],
     }
     for name, candidates in rivals.items():
