@@ -24,6 +24,7 @@ from skdgn import (
     LatentPartitionDisplay,
     LikelihoodCurveDisplay,
     PiecewiseAffineDGN,
+    TransformedDensity,
     PosteriorDisplay,
 )
 from skdgn._estimators.members import default_members
@@ -252,16 +253,29 @@ def test_a_list_has_a_member_for_each_template(wave):
     clone(named).fit(wave)
 
 
+def describe(member: DGNMixture | TransformedDensity) -> tuple:
+    """What is done to the columns, number of networks and their hidden layers."""
+    transformer = None
+    if isinstance(member, TransformedDensity):
+        member, transformer = member.estimator, member.transformer
+    layers = None if member.estimator is None else member.estimator.hidden_layer_sizes
+    return transformer, member.n_networks, layers
+
+
 def test_members_of_no_estimator_are_of_different_sizes(wave):
     ensemble = DGNEnsemble(n_estimators=5, random_state=0).fit(wave)  # 48 samples each
-    sizes = [
-        (member.n_networks, *member.networks_[0].hidden_layer_sizes)
-        for member in ensemble.estimators_
+    assert [describe(member) for member in ensemble.estimators_[1:]] == [
+        ("power", 2, (4,)),
+        ("normal_scores", 1, (4,)),
+        (None, 6, ()),
+        (None, 1, ()),
     ]
-    assert sizes[1:] == [(2, 4), (1, 4), (6,), (1,)]
-    many = [member.n_networks for member in default_members(6, 1e9)]
-    assert many == ["auto", 64, 32, 64, "auto", 1]
-    assert [member.n_networks for member in default_members(1, 1e9)] == ["auto"]
+    columns, n_networks, _ = zip(*map(describe, default_members(13, 1e9)), strict=True)
+    assert n_networks[:5] == ("auto", 64, 32, 64, "auto")
+    assert n_networks[-1] == 1
+    # Each kind with each transformation of the columns.
+    assert len(set(zip(columns[:12], [0, 1, 2, 3] * 3, strict=True))) == 12
+    assert describe(default_members(1, 1e9)[0])[:2] == (None, "auto")
 
 
 def test_weights_by_bic(wave):
