@@ -24,8 +24,8 @@ from skdgn import (
     LatentPartitionDisplay,
     LikelihoodCurveDisplay,
     PiecewiseAffineDGN,
-    TransformedDensity,
     PosteriorDisplay,
+    TransformedDensity,
 )
 from skdgn._estimators.members import default_members
 from skdgn.datasets import make_wave
