@@ -194,7 +194,8 @@ def methods_for_tables(prior_weights: Sequence[str]) -> dict[str, list[Any]]:
         for units in (0, 2)
         for regularization in (1e-6, 1e-1)
     ]
-    return {**gaussians, "networks with factors": ours}
+    averages = [mixture("auto", k, 0, "auto", 1e-3) for k in (6, 16, 40)]
+    return {**gaussians, "networks with factors": ours, "averages of mixtures": averages}
 
 
 def run_cost() -> None:
