@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from skdgn._estimators.checks import index_of_feature
 from skdgn._estimators.inference import ExactInference
 from skdgn._network import finite_array
-from skdgn._posterior import FeatureDistributions, quantiles
+from skdgn._posterior import FeatureDistributions
 from skdgn._runtime import Floats, read
 
 # Probabilities of quantiles must stand out from the errors of distribution functions.
@@ -241,7 +241,7 @@ n_other_features)
             )
 
         def values_at(distributions: FeatureDistributions, values: Floats) -> Floats:
-            found = [quantiles(distributions, float(share)) for share in shares.ravel()]
+            found = [distributions.quantile(float(share)) for share in shares.ravel()]
             return np.stack(found, axis=1) if found else np.empty((len(values), 0, values.shape[1]))
 
         rows, others = self._validate_rows(X), self._other_features(given)
@@ -269,12 +269,16 @@ n_other_features)
             table = read(batch)
             distributions = model.feature_distributions(np.where(others, np.nan, table), features)
             found = describe(distributions, table[:, features])
-            found[np.isneginf(distributions.log_density)] = np.inf  # which no description is
+            found[np.isneginf(distributions.log_density)] = np.inf
             return found
 
         self._workers().fill(result, describe_batch, model.distribution_bytes, rows)
+        # What was marked, and quantiles that are infinite of features that are known.
         unknown = np.asarray(np.isinf(result).reshape(len(rows), -1).any(axis=1))
-        self._refuse_unknown(np.where(others, np.nan, rows), unknown)
+        condition = np.where(others, np.nan, rows)
+        marked = np.flatnonzero(unknown)
+        unknown[marked] = np.isneginf(model.log_density(condition[marked], self._workers()))
+        self._refuse_unknown(condition, unknown)
         return result
 
     def _refuse_unknown(

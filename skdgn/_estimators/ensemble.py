@@ -282,9 +282,10 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
                 templates = default_members(len(templates), self._share() * table_weights.sum())
             check_observed(table, table_weights, self._column_names(), self._workers())
             # Neither order nor repetition of the samples matters, as in the fit of a member.
+            rows, row_weights = table, table_weights
             if fits_into(self._workers().memory, table):
                 rows, row_weights = merge_duplicates(table, table_weights)
-            else:
+            if len(rows) == 1:  # members would ask for two samples
                 rows, row_weights = table, table_weights
             fits = self._fit_members(templates, rows, row_weights, scales)
             members = fits.members

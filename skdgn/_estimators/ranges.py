@@ -143,10 +143,11 @@ default=None
 
         Notes
         -----
-        Everything is exact for samples without bounds.  With them draws are, as those of `sample`
-        are, and means where `log_probability` is: for networks with one latent dimension whose
-        noise is independent between features, and sums of such.  For others a mean is that of
-        1,000 draws.
+        Everything is exact for samples without bounds, but for the means of a `TransformedDensity`:
+        they are those of 1,000 draws, always the same ones.  With bounds, draws are exact, as those
+        of `sample` are, and means where `log_probability` is: for networks with one latent
+        dimension whose noise is independent between features, and sums of such.  For others a mean
+        is that of 1,000 draws.
 
         Examples
         --------

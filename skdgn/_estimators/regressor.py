@@ -28,7 +28,6 @@ from skdgn._posterior import (
     FeatureDistributions,
     feature_modes,
     highest_density_sets,
-    quantiles,
     smallest_coverages,
 )
 from skdgn._runtime import Floats, VersionedMixin, Workers, check_integer
@@ -237,7 +236,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         """
         describe = {
             "mean": lambda distributions, _: distributions.mean,
-            "median": lambda distributions, _: quantiles(distributions, 0.5),
+            "median": lambda distributions, _: distributions.quantile(0.5),
             "mode": lambda distributions, _: feature_modes(distributions),
         }[self.prediction]
         return self._shaped(self._describe(X, describe))
@@ -349,7 +348,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
             ends = self._describe(
                 X,
                 lambda distributions, _: np.stack(
-                    [quantiles(distributions, tails), quantiles(distributions, 1.0 - tails)], axis=1
+                    [distributions.quantile(tails), distributions.quantile(1.0 - tails)], axis=1
                 ),
                 (2,),
             )  # (n, 2, k)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators.attributes import unchanged_by_failure
-from skdgn._estimators.checks import check_observed
+from skdgn._estimators.checks import check_observed, check_sizes
 from skdgn._estimators.conditioning import is_frame, write_frame
 from skdgn._estimators.delegation import DelegatingMixin
 from skdgn._estimators.density import ExactDensity
@@ -23,7 +23,7 @@ from skdgn._estimators.transformers import Chains, read_transformer
 from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._fit import fit_normal_scores, fit_power
 from skdgn._posterior import ColumnMaps, TransformedModel
-from skdgn._runtime import Floats, VersionedMixin, read
+from skdgn._runtime import Floats, VersionedMixin, read, value_ranges
 
 # Functions that are fitted to a column on its own.
 _MARGINALS = {"power": fit_power, "normal_scores": fit_normal_scores}
@@ -165,6 +165,7 @@ class TransformedDensity(
             samples = validate_rows(self, X, reset=True, min_samples=2)
             weights = check_weights(sample_weight, samples)
             check_observed(samples, weights, self._column_names(), self._workers())
+            check_sizes(value_ranges(samples, weights), self._column_names())
             samples = read(samples)
             self.transformer_, chains = self._fit_columns(samples, weights)
             self._maps = ColumnMaps(chains)
@@ -192,10 +193,20 @@ class TransformedDensity(
                 counted = ~np.isnan(column) & (weights > 0.0)
                 chains.append(fit(column[counted], weights[counted]))
             return None, chains
+        if isinstance(self.transformer, type):
+            raise ValueError(
+                f"transformer must be a transformer, not a class of them, got {self.transformer!r}."
+            )
         transformer, counted = clone(self.transformer), weights > 0.0
         parameters = signature(transformer.fit).parameters
         named = {"sample_weight": weights[counted]} if "sample_weight" in parameters else {}
-        transformer.fit(samples[counted], **named)
+        try:
+            with np.errstate(all="ignore"):  # what is not defined is refused
+                transformer.fit(samples[counted], **named)
+        except ValueError as error:
+            raise ValueError(
+                f"transformer={self.transformer!r} must be defined for all values of X: {error}"
+            ) from error
         return transformer, read_transformer(transformer, self._column_names())
 
     def _transform(self, samples: Floats, weights: Floats) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-from skdgn._posterior import ColumnMap, Line, NormalScores, YeoJohnson
+from skdgn._posterior import ColumnMap, Line, NormalScores, StraightTails, YeoJohnson
 from skdgn._runtime import Floats
 
 # Gaussians of a mixture at most, iterations of EM, and the gain per sample below which it stops.
@@ -32,7 +32,8 @@ def fit_power(values: Floats, weights: Floats) -> tuple[ColumnMap, ...]:
 
     if np.ptp(values) == 0.0:
         return (line,)
-    return line, YeoJohnson(float(minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded").x))
+    exponent = float(minimize_scalar(loss, bounds=(0.0, 2.0), method="bounded").x)
+    return line, _with_straight_tails(YeoJohnson(exponent), standard)
 
 
 def fit_normal_scores(values: Floats, weights: Floats) -> tuple[ColumnMap, ...]:
@@ -46,10 +47,18 @@ def fit_normal_scores(values: Floats, weights: Floats) -> tuple[ColumnMap, ...]:
         scores, log_likelihood = _fit_mixture(standard, weights, n_gaussians)
         bic = (3 * n_gaussians - 1) * log_total - 2.0 * log_likelihood
         candidates.append((bic, n_gaussians, scores))
-    return line, min(candidates)[2]
+    return line, _with_straight_tails(min(candidates)[2], standard)
+
+
+def _with_straight_tails(function: ColumnMap, values: Floats) -> ColumnMap:
+    """Go on as a line where no value is near: as far from all as they are from each other."""
+    low, high = float(values.min()), float(values.max())
+    return StraightTails(function, 2.0 * low - high, 2.0 * high - low)
 
 
 def _standardize(values: Floats, weights: Floats) -> Line:
+    if np.ptp(values) == 0.0:  # the mean may be rounded
+        return Line(float(values[0]), 1.0)
     mean = float(np.average(values, weights=weights))
     deviation = math.sqrt(float(np.average((values - mean) ** 2, weights=weights)))
     return Line(mean, deviation if deviation > 0.0 else 1.0)

@@ -69,7 +69,8 @@ class Independent(Noise):
         return float(2.0 * np.log(self.deviations).sum())
 
     def whiten(self, rows: Floats) -> Floats:
-        return rows / self.factor
+        with np.errstate(over="ignore"):  # so far out that the density is zero
+            return np.asarray(rows / self.factor)
 
     def color(self, rows: Floats) -> Floats:
         return rows * self.factor

@@ -9,10 +9,11 @@ from skdgn._posterior.column_maps import (
     Line,
     NamedFunction,
     NormalScores,
+    StraightTails,
     YeoJohnson,
 )
 from skdgn._posterior.explorer import Explorer
-from skdgn._posterior.feature_distributions import FeatureDistributions, quantiles
+from skdgn._posterior.feature_distributions import FeatureDistributions
 from skdgn._posterior.gaussians import check_gaussians
 from skdgn._posterior.incomplete_conditionals import RegionMaps
 from skdgn._posterior.likeliest_values import (
@@ -48,6 +49,7 @@ __all__ = [
     "NormalScores",
     "Posterior",
     "RegionMaps",
+    "StraightTails",
     "TransformedModel",
     "UnlistedModel",
     "Visitor",
@@ -62,7 +64,6 @@ __all__ = [
     "highest_density_sets",
     "keep_inside",
     "log_probabilities",
-    "quantiles",
     "shapley_values",
     "smallest_coverages",
     "surprises",

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from scipy.stats import qmc
 
-from skdgn._posterior.feature_distributions import FeatureDistributions, find_roots
+from skdgn._posterior.feature_distributions import FeatureDistributions
 from skdgn._posterior.line_boxes import Known, LineRegions, log_probabilities
+from skdgn._posterior.quantiles import find_roots
 from skdgn._runtime import Floats
 
 # A coordinate is drawn to this share of its standard deviation.

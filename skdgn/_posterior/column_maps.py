@@ -23,8 +23,9 @@ from skdgn._runtime import Floats
 
 _Function = Callable[[Floats], Floats]
 
-# Brackets of roots are halved at every step: to the last digit.
-_MOST_HALVINGS = 100
+# Bounds of a root are halved at every step, or better: to the last digits.
+_MOST_STEPS = 100
+_ROUNDING = 1e-15
 _LOG_ROOT_OF_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -65,7 +66,8 @@ class Line:
 
     def forward(self, values: Floats) -> Floats:
         """T(x)."""
-        return (values - self.offset) / self.scale
+        with np.errstate(over="ignore"):  # infinity, which is too far out for all models
+            return (values - self.offset) / self.scale
 
     def backward(self, transformed: Floats) -> Floats:
         """The x with T(x) = y."""
@@ -135,15 +137,21 @@ class NormalScores:
         return np.where(below < above, ndtri_exp(below), -ndtri_exp(above))
 
     def backward(self, transformed: Floats) -> Floats:
-        """The x with T(x) = y."""
+        """The x with T(x) = y, by Newton's steps that stay between the bounds of a root."""
         # T(x) is between the scores of x under the single Gaussians.
         scores = self.means + self.deviations * transformed[:, None]
         low, high = scores.min(axis=1), scores.max(axis=1)
-        for _ in range(_MOST_HALVINGS):
-            middle = 0.5 * (low + high)
-            is_below = self.forward(middle) < transformed
-            low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
-        return 0.5 * (low + high)
+        found = 0.5 * (low + high)
+        for _ in range(_MOST_STEPS):
+            excess = self.forward(found) - transformed
+            low, high = np.where(excess < 0.0, found, low), np.where(excess < 0.0, high, found)
+            new = found - excess * np.exp(-self.log_slope(found))
+            new = np.where((low <= new) & (new <= high), new, 0.5 * (low + high))
+            is_done = np.abs(new - found) <= _ROUNDING * (np.abs(new) + self.deviations.min())
+            found = new
+            if np.all(is_done | ~np.isfinite(transformed)):
+                break
+        return found
 
     def log_slope(self, values: Floats) -> Floats:
         """Log of T'(x)."""
@@ -165,6 +173,45 @@ class NormalScores:
             np.asarray(logsumexp(log_weights + log_ndtr(scores), axis=-1)),
             np.asarray(logsumexp(log_weights + log_ndtr(-scores), axis=-1)),
         )
+
+
+@dataclass(frozen=True)
+class StraightTails:
+    """A function that goes on as a line beyond some values, with the slope that it has there.
+
+    What was fitted to values knows nothing far from them, and its inverse may grow as fast as an
+    exponential function does.
+    """
+
+    function: ColumnMap
+    low: float
+    high: float
+    domain = (-math.inf, math.inf)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters that a density of any location and scale does not have."""
+        return self.function.n_parameters
+
+    def forward(self, values: Floats) -> Floats:
+        """T(x)."""
+        near = np.clip(values, self.low, self.high)
+        with np.errstate(over="ignore"):  # infinity, which is too far out for all models
+            return self.function.forward(near) + self._slopes(near) * (values - near)
+
+    def backward(self, transformed: Floats) -> Floats:
+        """The x with T(x) = y."""
+        ends = self.function.forward(np.array([self.low, self.high]))
+        near = np.clip(transformed, *ends)
+        values = np.clip(self.function.backward(near), self.low, self.high)
+        return values + (transformed - near) / self._slopes(values)
+
+    def log_slope(self, values: Floats) -> Floats:
+        """Log of T'(x)."""
+        return self.function.log_slope(np.clip(values, self.low, self.high))
+
+    def _slopes(self, values: Floats) -> Floats:
+        return np.exp(self.function.log_slope(values))
 
 
 _POSITIVE = (0.0, math.inf)

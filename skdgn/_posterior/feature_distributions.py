@@ -29,6 +29,7 @@ from scipy.special import logsumexp, ndtr, softmax
 from skdgn._geometry import Cells, Facets, integrate_gaussian, whole_space
 from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.gaussian_distributions import GaussianDistributions
+from skdgn._posterior.quantiles import find_quantiles
 from skdgn._posterior.visits import Visitor
 from skdgn._runtime import Floats
 
@@ -40,10 +41,6 @@ _LOG_ERROR = math.log(1e-15)
 # more than a thousand standard deviations, a Gaussian stands for the feature: an approximation,
 # good if what is left of z moves the feature by less than its noise does.
 _SMALLEST_LOG_MASS = -1e6
-# Brackets of quantiles are halved or better at every step; they are closed long before.
-_MOST_STEPS = 200
-# A quantile is found when its bracket is so narrow, in standard deviations.
-_QUANTILE_TOLERANCE = 1e-13
 
 
 class FeatureDistributions(Protocol):
@@ -63,6 +60,9 @@ class FeatureDistributions(Protocol):
 
     def bracket(self, share: float | Floats) -> tuple[Floats, Floats]:
         """Values (n, k) between which lies the quantile of a share."""
+
+    def quantile(self, share: float | Floats) -> Floats:
+        """Values (n, k) below which lies a share, or one of each feature (k,)."""
 
     def cdf(self, values: Floats) -> Floats:
         """Probabilities of at most these values (n, k): (n, k)."""
@@ -95,6 +95,10 @@ class MixedDistributions:
         ends = [part.bracket(share) for part in self.parts]
         return np.min([low for low, _ in ends], axis=0), np.max([high for _, high in ends], axis=0)
 
+    def quantile(self, share: float | Floats) -> Floats:
+        """Values (n, k) below which lies a share, or one of each feature (k,)."""
+        return find_quantiles(self, share)
+
     def cdf(self, values: Floats) -> Floats:
         """Probabilities of at most these values (n, k): (n, k)."""
         return self._average([part.cdf(values) for part in self.parts])
@@ -117,11 +121,29 @@ def mix(parts: Sequence[FeatureDistributions], weights: Floats) -> FeatureDistri
     log_density = np.asarray(logsumexp(joint, axis=0))
     # Where nothing is known, no part is likelier than another.
     joint[:, np.isneginf(log_density)] = 0.0
-    weights = np.asarray(softmax(joint, axis=0))
-    gaussians = [part for part in parts if isinstance(part, GaussianDistributions)]
-    if len(gaussians) == len(parts):
-        return GaussianDistributions.join(gaussians, weights, log_density)
-    return MixedDistributions(parts, weights, log_density)
+    given = np.asarray(softmax(joint, axis=0))
+    leaves: list[tuple[Floats, FeatureDistributions]] = []
+    for weight, part in zip(given, parts, strict=True):
+        if isinstance(part, MixedDistributions):
+            leaves += zip(weight * part.weights, part.parts, strict=True)
+        else:
+            leaves.append((weight, part))
+    # Gaussians are many, and quick if they are taken together.
+    gaussians = [
+        (weight, leaf) for weight, leaf in leaves if isinstance(leaf, GaussianDistributions)
+    ]
+    if gaussians:
+        leaves = [pair for pair in leaves if not isinstance(pair[1], GaussianDistributions)]
+        own = np.array([weight for weight, _ in gaussians])
+        total = own.sum(axis=0)
+        shares = np.divide(own, total, out=np.full(own.shape, 1.0 / len(own)), where=total > 0.0)
+        joined = GaussianDistributions.join([leaf for _, leaf in gaussians], shares, log_density)
+        if not leaves:
+            return joined
+        leaves.append((total, joined))
+    return MixedDistributions(
+        [leaf for _, leaf in leaves], np.array([weight for weight, _ in leaves]), log_density
+    )
 
 
 @dataclass(frozen=True)
@@ -172,6 +194,10 @@ class RegionDistributions:
         mean, deviation = self.mean, 1.01 * np.sqrt(self.variance)
         odds = np.sqrt(share / (1.0 - share))
         return mean - deviation / odds, mean + deviation * odds
+
+    def quantile(self, share: float | Floats) -> Floats:
+        """Values (n, k) below which lies a share, or one of each feature (k,)."""
+        return find_quantiles(self, share)
 
     def cdf(self, values: Floats) -> Floats:
         """Probabilities of at most these values (n, k): (n, k)."""
@@ -265,60 +291,6 @@ def distributions_given(
         lift=lambda: _lift_cells(facets, visits.regions, factors, centers),
         join=join,
     )
-
-
-def quantiles(distributions: FeatureDistributions, share: float | Floats) -> Floats:
-    """Find the values (n, k) below which lies a share, or one of each feature (k,)."""
-    low, high = distributions.bracket(share)
-    # The standard deviation, if the bracket is Cantelli's.
-    deviation = np.sqrt(share * (1.0 - share)) * (high - low)
-    return find_roots(
-        lambda values: distributions.cdf(values) - share,
-        low,
-        high,
-        _QUANTILE_TOLERANCE * deviation,
-        _QUANTILE_TOLERANCE,
-    )
-
-
-def find_roots(
-    function: Callable[[Floats], Floats],
-    low: Floats,
-    high: Floats,
-    tolerance: Floats,
-    relative_tolerance: float = 0.0,
-) -> Floats:
-    """Find a root between each two values at which a function has different signs.
-
-    Chandrupatla's method: inverse quadratic interpolation where that is safe, bisection where it is
-    not.
-    """
-    newest, other, f_newest, f_other = low, high, function(low), function(high)
-    step = np.full_like(low, 0.5)
-    for _ in range(_MOST_STEPS):
-        trial = newest + step * (other - newest)
-        f_trial = function(trial)
-        same = np.sign(f_trial) == np.sign(f_newest)
-        last, f_last = np.where(same, newest, other), np.where(same, f_newest, f_other)
-        other, f_other = np.where(same, other, newest), np.where(same, f_other, f_newest)
-        newest, f_newest = trial, f_trial
-        nearer = np.abs(f_newest) < np.abs(f_other)
-        best = np.where(nearer, newest, other)
-        tolerances = tolerance + relative_tolerance * np.abs(best)
-        width = np.abs(other - newest)
-        # A bracket without a width, where there is no root to be found, ends as NaN.
-        if np.all(~(width > 2.0 * tolerances) | (f_newest == 0.0) | (f_other == 0.0)):
-            break
-        with np.errstate(divide="ignore", invalid="ignore"):
-            shrink = np.minimum(0.5, tolerances / width)
-            xi = (newest - other) / (last - other)
-            phi = (f_newest - f_other) / (f_last - f_other)
-            interpolated = f_newest / (f_other - f_newest) * f_last / (f_other - f_last) + (
-                last - newest
-            ) / (other - newest) * f_newest / (f_last - f_newest) * f_other / (f_last - f_other)
-            safe = (phi**2 < xi) & ((1.0 - phi) ** 2 < 1.0 - xi)
-        step = np.clip(np.where(safe, interpolated, 0.5), shrink, 1.0 - shrink)
-    return best
 
 
 def _lift_cells(

@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 from scipy.special import logsumexp, ndtr, ndtri
 
+from skdgn._posterior.quantiles import find_quantiles
 from skdgn._runtime import LOG_SQRT_2PI, Floats
 
 
@@ -51,6 +52,10 @@ class GaussianDistributions:
         # A little wider than they need be, lest rounding close them.
         margins = 1e-3 * self.deviations
         return (ends - margins).min(axis=0), (ends + margins).max(axis=0)
+
+    def quantile(self, share: float | Floats) -> Floats:
+        """Values (n, k) below which lies a share, or one of each feature (k,)."""
+        return find_quantiles(self, share)
 
     def cdf(self, values: Floats) -> Floats:
         """Probabilities of at most these values (n, k): (n, k)."""

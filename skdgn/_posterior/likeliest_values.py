@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdgn._posterior.feature_distributions import FeatureDistributions, find_roots, quantiles
+from skdgn._posterior.feature_distributions import FeatureDistributions
+from skdgn._posterior.quantiles import find_roots
 from skdgn._runtime import Floats
 
 # Probability beyond each end of what is evenly spaced.
@@ -46,7 +47,7 @@ class _Grid:
 
     @classmethod
     def lay_out(cls, distributions: FeatureDistributions) -> _Grid:
-        low, high = (quantiles(distributions, share) for share in (_TAIL, 1.0 - _TAIL))
+        low, high = (distributions.quantile(share) for share in (_TAIL, 1.0 - _TAIL))
         # Beyond either end there is one more, where the density is next to nothing.
         inner = np.linspace(low, high, _FIRST_POINTS - 2)
         points = np.concatenate([[2.0 * low - high], inner, [2.0 * high - low]])

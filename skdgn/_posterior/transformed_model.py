@@ -73,7 +73,7 @@ class TransformedModel:
             self.model.feature_distributions(transformed, features),
             self.maps.take(features),
             volumes,
-            lambda: self._draw(transformed)[..., features],
+            lambda: self._draw(transformed, features),
         )
 
     @property
@@ -94,7 +94,7 @@ class TransformedModel:
         means, errors = rows.copy(), np.zeros(rows.shape)
         for n in range(len(rows)):  # draws of all at once might not fit into memory
             missing = np.isnan(rows[n])
-            draws = self._draw(transformed[[n]])[:, 0, missing]
+            draws = self._draw(transformed[[n]], np.flatnonzero(missing))[:, 0]
             means[n, missing] = draws.mean(axis=0)
             errors[n, missing] = draws.std(axis=0) / np.sqrt(_N_DRAWS)
         means[np.isneginf(volumes)] = np.nan
@@ -120,8 +120,8 @@ class TransformedModel:
         transformed, log_slopes, outside = self.maps.forward(read(rows))
         return transformed, np.where(outside.any(axis=1), -np.inf, log_slopes.sum(axis=1))
 
-    def _draw(self, transformed: Floats) -> Floats:
-        """Draw what is missing, (_N_DRAWS, n, D) in the units of the samples.
+    def _draw(self, transformed: Floats, features: NDArray[np.intp]) -> Floats:
+        """Draw features that are missing, (_N_DRAWS, n, k) in the units of the samples.
 
         Draws of a sample are always the same, whatever the samples beside it.
         """
@@ -129,7 +129,8 @@ class TransformedModel:
             self.model.draw_missing(row[None], _N_DRAWS, np.random.default_rng(_SEED), Workers())
             for row in transformed
         ]
-        return self.maps.backward(np.concatenate(draws, axis=1))
+        drawn = np.concatenate(draws, axis=1)[..., features]
+        return self.maps.take(features).backward(drawn)
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,10 @@ class TransformedDistributions:
         """Values (n, k) between which lies the quantile of a share."""
         low, high = self.transformed.bracket(share)
         return self.maps.backward(low), self.maps.backward(high)
+
+    def quantile(self, share: float | Floats) -> Floats:
+        """Values (n, k) below which lies a share, or one of each feature (k,)."""
+        return self.maps.backward(self.transformed.quantile(share))
 
     def cdf(self, values: Floats) -> Floats:
         """Probabilities of at most these values (n, k): (n, k)."""

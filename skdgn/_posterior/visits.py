@@ -257,10 +257,12 @@ def _visit_whole_space(conditionals: Conditionals, whitened: Floats) -> Visits:
     """Visit the only region there is: the model is a Gaussian."""
     factor, projection = conditionals.factors[0], conditionals.projections[0]
     residuals = whitened - conditionals.offsets[0]
-    centers = residuals @ projection.T
-    means = centers @ factor.T
-    residuals -= centers @ projection
-    squares = np.einsum("nd,nd->n", residuals, residuals) + np.einsum("ns,ns->n", means, means)
+    with np.errstate(over="ignore", invalid="ignore"):  # so far out that the density is zero
+        centers = residuals @ projection.T
+        means = centers @ factor.T
+        residuals -= centers @ projection
+        squares = np.einsum("nd,nd->n", residuals, residuals) + np.einsum("ns,ns->n", means, means)
+    squares[np.isnan(squares)] = np.inf
     n_rows = len(whitened)
     log_density = conditionals.log_constants[0] - 0.5 * squares
     return Visits(

@@ -9,7 +9,7 @@ from scipy.special import logsumexp, softmax
 from scipy.stats import multivariate_normal, norm
 
 from skdgn import DGNEnsemble, PiecewiseAffineDGN
-from skdgn._posterior.feature_distributions import mix, quantiles
+from skdgn._posterior.feature_distributions import mix
 from tests.networks import random_network
 
 N_NODES, N_PANELS = 40, 30
@@ -186,11 +186,11 @@ def test_mixtures_of_distributions() -> None:
             for share, part in zip(shares, parts, strict=True)
         )
         np.testing.assert_allclose(found, expected, rtol=1e-12)
-    np.testing.assert_allclose(mixed.cdf(quantiles(mixed, 0.2)), 0.2, rtol=1e-11)
+    np.testing.assert_allclose(mixed.cdf(mixed.quantile(0.2)), 0.2, rtol=1e-11)
     # The variance by the quantiles: an integral over all shares.
     nodes, gauss = np.polynomial.legendre.leggauss(30)
     angles = 0.25 * np.pi * (1.0 + nodes)  # shares sin^2: the tails are smooth in the angle
-    squares = [(quantiles(mixed, np.sin(a) ** 2) - mixed.mean) ** 2 for a in angles]
+    squares = [(mixed.quantile(np.sin(a) ** 2) - mixed.mean) ** 2 for a in angles]
     densities = 0.25 * np.pi * gauss * np.sin(2.0 * angles)
     np.testing.assert_allclose(np.tensordot(densities, squares, 1), mixed.variance, rtol=1e-3)
     # A part that has nothing to say of a sample says nothing; if none has, nothing is known.
@@ -312,4 +312,4 @@ def test_straight_networks_are_gaussians() -> None:
         assert found.cdf(values)[n, 0] == pytest.approx(shares @ parts.cdf(values[n]), rel=1e-10)
         density = np.log(shares @ parts.pdf(values[n]))
         assert found.log_pdf(values)[n, 0] == pytest.approx(density, rel=1e-10)
-    np.testing.assert_allclose(found.cdf(quantiles(found, 0.3)), 0.3, rtol=1e-12)
+    np.testing.assert_allclose(found.cdf(found.quantile(0.3)), 0.3, rtol=1e-12)
