@@ -147,7 +147,7 @@ class NormalScores:
             low, high = np.where(excess < 0.0, found, low), np.where(excess < 0.0, high, found)
             new = found - excess * np.exp(-self.log_slope(found))
             new = np.where((low <= new) & (new <= high), new, 0.5 * (low + high))
-            is_done = np.abs(new - found) <= _ROUNDING * (np.abs(new) + self.deviations.min())
+            is_done = np.abs(excess) <= _ROUNDING * np.maximum(np.abs(transformed), 1.0)
             found = new
             if np.all(is_done | ~np.isfinite(transformed)):
                 break
