@@ -55,7 +55,8 @@ class TransformedDensity(
           symmetric as maximum likelihood can.
         - ``"normal_scores"``: a Gaussian mixture of up to four components is fitted to it, by BIC,
           and its values become the normal quantiles of their probabilities: the column on its own
-          is then nearly Gaussian.
+          is then nearly Gaussian.  Farther from all values than they are from each other, this and
+          ``"power"`` go on as lines, lest tails grow as exponential functions do.
         - `StandardScaler`, `MinMaxScaler`, `MaxAbsScaler`, `RobustScaler`, `PowerTransformer` or
           `FunctionTransformer` of scikit-learn, or a `Pipeline` of these.  Functions that are known
           are ``np.log``, ``np.log2``, ``np.log10``, ``np.log1p``, ``np.arcsinh`` and

@@ -138,7 +138,8 @@ def _find_ends(grid: _Grid, log_level: Floats, distributions: FeatureDistributio
         low = np.take_along_axis(grid.points, np.maximum(place - 1, 0), axis=0)[0]
         high = np.take_along_axis(grid.points, np.minimum(place, last), axis=0)[0]
         tolerances = _END_TOLERANCE * (high - low)
-        found = find_roots(excess, low, high, tolerances)
+        # The density may be above the level as far out as the grid reaches.
+        found = np.where(low < high, find_roots(excess, low, high, tolerances), low)
         ends[number] = np.where(has_end.any(axis=0), found, np.nan)
     return ends.reshape(MOST_INTERVALS, 2, *log_level.shape)
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy.special import logit, logsumexp
 from scipy.stats import lognorm
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -20,7 +21,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from skdgn import DGNEnsemble, DGNMixture, PiecewiseAffineDGN, TransformedDensity
+from skdgn import DGNEnsemble, DGNMixture, DGNRegressor, PiecewiseAffineDGN, TransformedDensity
 from skdgn._runtime import Workers
 
 LINE = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
@@ -177,3 +178,42 @@ def test_an_interrupted_fit_keeps_its_best(samples, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         model.fit(samples)
     assert np.isfinite(model.score(samples))
+
+
+def test_sets_of_highest_density_hold_what_they_promise():
+    """Tails are heavier than those of the grid on which sets are looked for, and never end it."""
+    rng = np.random.default_rng(0)
+    X = np.exp(rng.normal(size=(60, 1)))
+    y = X[:, 0] * np.exp(0.3 * rng.normal(size=60))
+    for transformer, line in (("power", CURVE), ("normal_scores", LINE)):
+        regressor = DGNRegressor(TransformedDensity(line, transformer)).fit(X, y)
+        sets = regressor.predict_interval(X[:5], 0.8, kind="highest_density")
+        ends = np.moveaxis(sets, 0, -1)  # intervals, ends, samples
+        probability = sum(
+            np.where(np.isnan(low), 0.0, regressor.cdf(X[:5], high) - regressor.cdf(X[:5], low))
+            for low, high in np.nan_to_num(ends)
+        )
+        np.testing.assert_allclose(probability, 0.8, atol=1e-6)
+
+
+def test_far_out_nothing_overflows(samples):
+    for transformer in ("power", "normal_scores"):
+        model = TransformedDensity(CURVE, transformer).fit(samples)
+        far = model.score_samples([[1e100, 1.0], [1e160, 1.0], [1e308, -1e308]])
+        assert far[0] < -1e100
+        assert np.all(np.isneginf(far[1:]))
+        extreme = model.conditional_quantiles([[np.nan, 1.0]], given=1, q=[1e-9, 1.0 - 1e-9])
+        assert np.isfinite(extreme).all()
+        assert np.ptp(extreme) < 1000.0 * np.ptp(samples[:, 0])
+    with pytest.raises(ValueError, match="X must hold values of at most"):
+        TransformedDensity(CURVE).fit(samples * 1e155)
+    with pytest.raises(ValueError, match="transformer must be a transformer, not a class"):
+        TransformedDensity(CURVE, StandardScaler).fit(samples)
+
+
+def test_a_constant_table_is_what_it_is_without_a_transformation():
+    table = np.full((20, 1), 0.1)  # whose mean is rounded
+    expected = clone(LINE).fit(table).score_samples(table)
+    for transformer in ("power", "normal_scores"):
+        found = TransformedDensity(LINE, transformer).fit(table).score_samples(table)
+        np.testing.assert_allclose(found, expected, rtol=1e-10)

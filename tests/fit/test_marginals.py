@@ -16,7 +16,7 @@ def test_power_is_that_of_scikit_learn_where_every_number_is_reached():
     line, power = fit_power(values, np.ones(500))
     standard = line.forward(values)
     theirs = PowerTransformer(standardize=False).fit(standard[:, None]).lambdas_[0]
-    assert power.exponent == pytest.approx(max(theirs, 0.0), abs=1e-4)
+    assert power.function.exponent == pytest.approx(max(theirs, 0.0), abs=1e-4)
     assert abs(skew(power.forward(standard))) < abs(skew(values))
 
 
@@ -34,10 +34,10 @@ def test_mixture_is_as_likely_as_that_of_scikit_learn():
     rng = np.random.default_rng(0)
     values = np.concatenate([rng.normal(-2.0, 0.3, 200), rng.normal(1.0, 1.0, 300)])
     line, scores = fit_normal_scores(values, np.ones(500))
-    assert len(scores.weights) == 2
+    assert len(scores.function.weights) == 2
     standard = line.forward(values)
     theirs = GaussianMixture(2, random_state=0, tol=1e-6).fit(standard[:, None])
-    ours = np.logaddexp.reduce(scores.log_terms(standard), axis=1).mean()
+    ours = np.logaddexp.reduce(scores.function.log_terms(standard), axis=1).mean()
     assert ours == pytest.approx(theirs.score(standard[:, None]), abs=1e-3)
 
 

@@ -13,6 +13,7 @@ from skdgn._posterior.column_maps import (
     Line,
     NamedFunction,
     NormalScores,
+    StraightTails,
     YeoJohnson,
 )
 
@@ -71,3 +72,16 @@ def test_missing_values_stay_missing_and_others_may_be_outside():
     np.testing.assert_array_equal(
         maps.limits(np.array([[-np.inf, np.inf], [-3.0, 1.0]])), [[-np.inf, np.inf], [-np.inf, 0.0]]
     )
+
+
+def test_straight_tails_go_on_with_the_slope_at_their_ends():
+    scores = NormalScores(np.array([0.4, 0.6]), np.array([-1.0, 2.0]), np.array([0.1, 1.0]))
+    for function in (YeoJohnson(0.1), scores):
+        straight = StraightTails(function, -2.0, 4.0)
+        values = np.array([-1e9, -2.0, 0.3, 4.0, 7.0, 1e200])
+        transformed = straight.forward(values)
+        np.testing.assert_allclose(straight.backward(transformed), values, rtol=1e-10)
+        assert np.all(np.diff(transformed) > 0.0)
+        np.testing.assert_allclose(transformed[1:4], function.forward(values[1:4]))
+        steps = (straight.forward(values[4:5] + 1e-3) - straight.forward(values[4:5])) / 1e-3
+        np.testing.assert_allclose(np.log(steps), straight.log_slope(values[4:5]), atol=1e-9)
