@@ -25,7 +25,7 @@ from sklearn.model_selection import GridSearchCV, KFold, train_test_split
 from sklearn.neighbors import KernelDensity
 from threadpoolctl import threadpool_limits
 
-from skdgn import PiecewiseAffineDGN
+from skdgn import DGNMixture, PiecewiseAffineDGN
 from skdgn.datasets import make_spiral
 
 N_REPEATS = 3
@@ -41,6 +41,7 @@ RIVALS: dict[str, tuple[Any, list[dict[str, list[Any]]]]] = {
         PiecewiseAffineDGN(covariance_type="full", reg_covar=REGULARIZATION, random_state=0),
         [{"hidden_layer_sizes": [(), (4,), (8,), (16,), (32,), (48,)]}],
     ),
+    "DGNMixture": (DGNMixture(random_state=0), [{}]),  # finds its sizes
     "GaussianMixture": (
         GaussianMixture(reg_covar=REGULARIZATION, random_state=0),
         [
