@@ -19,14 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_ndtr, logit, logsumexp, ndtri_exp
 
-from skdgn._runtime import Floats
+from skdgn._runtime import LOG_SQRT_2PI, Floats
 
 _Function = Callable[[Floats], Floats]
 
 # Bounds of a root are halved at every step, or better: to the last digits.
 _MOST_STEPS = 100
 _ROUNDING = 1e-15
-_LOG_ROOT_OF_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class ColumnMap(Protocol):
@@ -156,11 +155,11 @@ class NormalScores:
     def log_slope(self, values: Floats) -> Floats:
         """Log of T'(x)."""
         log_density = logsumexp(self.log_terms(values), axis=1)
-        return np.asarray(log_density + 0.5 * self.forward(values) ** 2 + _LOG_ROOT_OF_TWO_PI)
+        return np.asarray(log_density + 0.5 * self.forward(values) ** 2 + LOG_SQRT_2PI)
 
     def log_terms(self, values: Floats) -> Floats:
         """Log densities of the single Gaussians, weighted: (n, K)."""
-        log_factors = np.log(self.weights / self.deviations) - _LOG_ROOT_OF_TWO_PI
+        log_factors = np.log(self.weights / self.deviations) - LOG_SQRT_2PI
         return np.asarray(log_factors - 0.5 * self._scores(values) ** 2)
 
     def _scores(self, values: Floats) -> Floats:

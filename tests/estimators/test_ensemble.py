@@ -579,3 +579,10 @@ def test_displays(ensemble, wave):
     for kind, arguments in ((LatentPartitionDisplay, ()), (PosteriorDisplay, (wave[:1],))):
         with pytest.raises(ValueError, match=r"single network, .* part of it, estimators_\[k\]"):
             kind.from_estimator(ensemble, *arguments)
+
+
+def test_one_sample_many_times_is_a_table():
+    network = PiecewiseAffineDGN(hidden_layer_sizes=())
+    ensemble = DGNEnsemble(network, n_estimators=2, random_state=0)
+    table = np.repeat([[1.0, 2.0]], 20, axis=0)
+    assert np.isfinite(ensemble.fit(table).score(table))

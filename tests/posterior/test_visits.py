@@ -450,3 +450,13 @@ def test_density_integrates_to_one(n_components: int, n_features: int, activatio
     deviation = 0.5
     total = integrate_on_a_grid(network, deviation, reach=9.0 + 9.0 * deviation)
     assert total == pytest.approx(1.0, abs=TOTAL_ACCURACY)
+
+
+def test_beyond_all_squares_a_straight_network_has_no_density() -> None:
+    network = random_network(1, (), n_features=2)
+    noise = Noise.from_covariance([0.1, 0.2], 2)
+    visits = Visitor.prepare(build_partition(network), noise).visit(
+        np.array([[1e308, 1e308], [1e308, -1e308], [0.0, 0.0]])
+    )
+    assert np.all(np.isneginf(visits.log_density[:2]))
+    assert np.isfinite(visits.log_density[2])
