@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skdgn._network import AffineMaps
 from skdgn._posterior.frames import choose_frame
 from skdgn._posterior.observed import Integers, observed_parts
 from skdgn._posterior.variational import (
@@ -102,14 +103,23 @@ class Comparison:
         log_volumes = log_determinants + n_components * LOG_SQRT_2PI
         return np.asarray(log_volumes + masses - np.log(visits.responsibilities[heaviest]))
 
+    @cached_property
+    def _complete_maps(self) -> AffineMaps:
+        """Maps of all regions, as complete rows see them."""
+        return self._visitor.frame.compose()
+
     def _parts(self) -> Iterator[_Part]:
         partition, noise = self._visitor.partition, self._visitor.noise
         facets = partition.cells.facets()
         facets = facets._replace(normals=np.ascontiguousarray(facets.normals))
         heaviest_regions = self._visits.regions[self._heaviest]
         for part in observed_parts(partition, noise, self._table):
-            frame = choose_frame(part.partition.maps, part.noise)
-            maps, rows = frame.take(slice(None)), frame.whiten(part.rows)
+            if part.partition is partition:
+                frame, maps = self._visitor.frame, self._complete_maps
+            else:
+                frame = choose_frame(part.partition.maps, part.noise)
+                maps = frame.compose()
+            rows = frame.whiten(part.rows)
             latent = self._latent[part.indices]
             regions = heaviest_regions[part.indices]
             images = np.einsum("nds,ns->nd", maps.slopes[regions], latent)
@@ -118,8 +128,8 @@ class Comparison:
                 part.indices,
                 np.ascontiguousarray(rows),
                 Regions(
-                    np.ascontiguousarray(maps.slopes),
-                    np.ascontiguousarray(maps.offsets),
+                    maps.slopes,
+                    maps.offsets,
                     facets,
                     self._visitor.cells,
                     *self._visitor.bounds,
