@@ -1,0 +1,245 @@
+"""What a box of latent space contributes to the density of a sample: bounds from both sides.
+
+In coordinates v of a box, from -1 to 1, the residual of a sample in units of the noise is
+``a(v) - G d``, with ``a(v) = r - A v`` affine and ``|d| <= 1`` unknown: the remainders of units
+that bend within the box, each with its column g of G.  The prior is ``exp(-|c + h v|^2 / 2)``.  So
+
+    |a - G d|^2 >= |a|^2 - 2 sum |g . a|,    |a - G d| >= |a| - |G d|,
+    |a - G d|^2 <= |a|^2 + 2 sum |g . a| + |G d|^2.
+
+From above, the exponent is bounded by a concave quadratic function of v, and that by one without
+mixed terms, whose integral is a product.  From below, Jensen's inequality holds for any density on
+the box: here a product of truncated normals, the best that a few sweeps over the axes find.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from skdgn._geometry import integrate_along
+from skdgn._runtime import Floats, kernel
+
+# Sweeps over the axes to the largest exponent of a box, and to the best product of densities.
+_N_SWEEPS = 3
+# A precision per half-width that is as good as none: the exponent is raised by half of it.
+_FLAT = 1e-9
+
+
+@kernel
+def bound_boxes(
+    slopes: Floats,
+    residuals: Floats,
+    tail: Floats,
+    radii: Floats,
+    shares: Floats,
+    centers: Floats,
+    halves: Floats,
+) -> tuple[Floats, Floats, Floats]:
+    """Bound the log of the integral of exp(-(residual^2 + prior) / 2) over boxes: (b,) each.
+
+    ``slopes`` (b, D, S) and ``residuals`` (b, D) are A and r, ``tail`` (D, K) times the radii
+    (b, K) is G.  ``shares`` (b, K, S) tell how much of a radius is due to the width along each
+    axis.  Also returns how much the bounds gain from a smaller width, (b, S), roughly.
+    """
+    n_boxes, n_features, n_components = slopes.shape
+    n_units = tail.shape[1]
+    lower, upper = np.empty(n_boxes), np.empty(n_boxes)
+    scores = np.zeros((n_boxes, n_components))
+    precision = np.empty((n_components, n_components))
+    linear, bends = np.empty(n_components), np.empty((n_units, n_components))
+    heights, lengths = np.empty(n_units), np.empty(n_units)
+    spread, tilted, flat = np.empty(n_features), np.empty(n_components), np.empty(n_components)
+    peak, scratch = np.empty(n_components), np.empty((3, n_components))
+    for n in range(n_boxes):
+        slope, residual, half, center = slopes[n], residuals[n], halves[n], centers[n]
+        # The quadratic function of the affine part, without the prior.
+        square = 0.0
+        for s in range(n_components):
+            linear[s] = 0.0
+            for t in range(s + 1):
+                precision[s, t] = 0.0
+        for d in range(n_features):
+            square += residual[d] * residual[d]
+            for s in range(n_components):
+                linear[s] += slope[d, s] * residual[d]
+                for t in range(s + 1):
+                    precision[s, t] += slope[d, s] * slope[d, t]
+        log_volume, prior_square = 0.0, 0.0
+        for s in range(n_components):
+            log_volume += math.log(half[s])
+            prior_square += center[s] * center[s]
+            for t in range(s):
+                precision[t, s] = precision[s, t]
+        # The units that bend: g . a(v) = heights - bends v.
+        length, n_bent = 0.0, 0
+        spread[:] = 0.0
+        for k in range(n_units):
+            radius = radii[n, k]
+            if radius == 0.0:
+                continue
+            own, height = 0.0, 0.0
+            bends[n_bent] = 0.0
+            for d in range(n_features):
+                part = tail[d, k] * radius
+                own += part * part
+                height += part * residual[d]
+                spread[d] += abs(part)
+                for s in range(n_components):
+                    bends[n_bent, s] += part * slope[d, s]
+            heights[n_bent], lengths[n_bent] = height, math.sqrt(own)
+            length += lengths[n_bent]
+            reach = abs(height)
+            for s in range(n_components):
+                reach += abs(bends[n_bent, s])
+            for s in range(n_components):
+                scores[n, s] += (reach + 0.5 * own) * shares[n, k, s]
+            n_bent += 1
+        wide = 0.0
+        for d in range(n_features):
+            wide += spread[d] * spread[d]
+        length = min(length, math.sqrt(wide))
+        # From below.
+        for s in range(n_components):
+            precision[s, s] += half[s] * half[s]
+            linear[s] -= half[s] * center[s]
+        log_lower = _best_product(precision, linear, scratch)
+        for k in range(n_bent):
+            mean, variance = heights[k], 0.0
+            for s in range(n_components):
+                mean -= bends[k, s] * scratch[0, s]
+                variance += bends[k, s] * bends[k, s] * scratch[1, s]
+            log_lower -= math.sqrt(mean * mean + variance)
+        log_lower -= 0.5 * length * length
+        lower[n] = log_lower - 0.5 * (square + prior_square) + log_volume
+        # From above: by chords of |g . a|, ...
+        constant = 0.0
+        tilted[:] = linear
+        for k in range(n_bent):
+            reach = 0.0
+            for s in range(n_components):
+                reach += abs(bends[k, s])
+            if abs(heights[k]) >= reach:
+                sign = 1.0 if heights[k] > 0.0 else -1.0
+                constant += abs(heights[k])
+            else:
+                # |t| <= (reach^2 + height t') / reach on the interval about the height.
+                sign = heights[k] / reach
+                constant += reach
+            for s in range(n_components):
+                tilted[s] -= sign * bends[k, s]
+        _climb(precision, tilted, peak)
+        bound = constant + _bound_above(precision, tilted, peak, scratch[2])
+        bound -= 0.5 * (square + prior_square)
+        # ... by the distance from the image, ...
+        if n_bent > 0:
+            away = square
+            for s in range(n_components):
+                away -= 2.0 * (linear[s] + half[s] * center[s]) * peak[s]
+                for t in range(n_components):
+                    away += precision[s, t] * peak[s] * peak[t]
+                away -= half[s] * half[s] * peak[s] * peak[s]
+            ratio = length / math.sqrt(away) if away > 0.0 else 1.0
+            if ratio < 1.0:
+                for s in range(n_components):
+                    extra = half[s] * center[s]
+                    tilted[s] = (1.0 - ratio) * (linear[s] + extra) - extra
+                    for t in range(n_components):
+                        precision[s, t] *= 1.0 - ratio
+                    precision[s, s] += ratio * half[s] * half[s]
+                _climb(precision, tilted, peak)
+                other = _bound_above(precision, tilted, peak, scratch[2])
+                other -= 0.5 * ((1.0 - ratio) * square + prior_square)
+                bound = min(bound, other + 0.5 * (1.0 / ratio - 1.0) * length * length)
+            # ... and by the nearest values of single features, beside the prior alone.
+            nearest = 0.0
+            for d in range(n_features):
+                reach = spread[d]
+                for s in range(n_components):
+                    reach += abs(slope[d, s])
+                gap = max(abs(residual[d]) - reach, 0.0)
+                nearest += gap * gap
+            other = -0.5 * (nearest + prior_square)
+            for s in range(n_components):
+                other += integrate_along(-1.0, 1.0, -half[s] * center[s], half[s] * half[s])[0]
+            bound = min(bound, other)
+        upper[n] = bound + log_volume
+        for s in range(n_components):
+            for t in range(s):
+                own = abs(precision[s, t])
+                own /= math.sqrt(max(1.0, precision[s, s]) * max(1.0, precision[t, t]))
+                scores[n, s] += 0.5 * own
+                scores[n, t] += 0.5 * own
+    return lower, upper, scores
+
+
+@kernel
+def _climb(precision: Floats, linear: Floats, peak: Floats) -> None:
+    """Find where linear v - v precision v / 2 is largest in the box, nearly."""
+    n_components = len(linear)
+    peak[:] = 0.0
+    for _ in range(_N_SWEEPS):
+        for s in range(n_components):
+            slope = linear[s]
+            for t in range(n_components):
+                if t != s:
+                    slope -= precision[s, t] * peak[t]
+            if precision[s, s] > 0.0:
+                peak[s] = min(max(slope / precision[s, s], -1.0), 1.0)
+
+
+@kernel
+def _bound_above(precision: Floats, linear: Floats, peak: Floats, flat: Floats) -> float:
+    """Bound the log of the integral of exp(linear v - v precision v / 2) over the box.
+
+    About the peak, mixed terms are less than squares: 2 |v_s v_t| <= c v_s^2 + v_t^2 / c.
+    """
+    n_components, total = len(linear), 0.0
+    for s in range(n_components):
+        flat[s] = math.sqrt(max(1.0, precision[s, s]))
+    for s in range(n_components):
+        slope, own = linear[s], precision[s, s]
+        for t in range(n_components):
+            slope -= precision[s, t] * peak[t]
+            if t != s:
+                own -= abs(precision[s, t]) * flat[s] / flat[t]
+        # The exponent is slope v - own v^2 / 2, v from the peak on.
+        total += 0.5 * (linear[s] + slope) * peak[s]
+        total -= peak[s] * (slope + 0.5 * own * peak[s])
+        slope += own * peak[s]
+        if own < _FLAT:
+            # v^2 <= 1
+            total += 0.5 * (_FLAT - own)
+            own = _FLAT
+        total += integrate_along(-1.0, 1.0, slope, own)[0]
+    return total
+
+
+@kernel
+def _best_product(precision: Floats, linear: Floats, moments: Floats) -> float:
+    """Bound the log of the integral of exp(linear v - v precision v / 2) over the box from below.
+
+    The first two rows of ``moments`` become means and variances of the product of densities.
+    """
+    n_components = len(linear)
+    moments[0] = 0.0
+    total = 0.0
+    for _ in range(_N_SWEEPS):
+        total = 0.0
+        for s in range(n_components):
+            slope = linear[s]
+            for t in range(n_components):
+                if t != s:
+                    slope -= precision[s, t] * moments[0, t]
+            log_integral, anchor, excess, variance = integrate_along(
+                -1.0, 1.0, slope, precision[s, s]
+            )
+            moments[0, s], moments[1, s], moments[2, s] = anchor + excess, variance, slope
+            total += log_integral
+    # Every density is exp(slope v - precision v^2 / 2 - log_integral), by its own slope.
+    for s in range(n_components):
+        total += (linear[s] - moments[2, s]) * moments[0, s]
+        for t in range(s):
+            total -= precision[s, t] * moments[0, s] * moments[0, t]
+    return total
