@@ -25,6 +25,9 @@ from skdgn._runtime import Floats, kernel
 _N_SWEEPS = 3
 # A precision per half-width that is as good as none: the exponent is raised by half of it.
 _FLAT = 1e-9
+# Shares of the mixed terms that are tried, and what is zero but for rounding.
+_N_SHARES = 6
+_TINY = 1e-12
 
 
 @kernel
@@ -36,7 +39,7 @@ def bound_boxes(
     shares: Floats,
     centers: Floats,
     halves: Floats,
-) -> tuple[Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Bound the log of the integral of exp(-(residual^2 + prior) / 2) over boxes: (b,) each.
 
     ``slopes`` (b, D, S) and ``residuals`` (b, D) are A and r, ``tail`` (D, K) times the radii
@@ -45,13 +48,14 @@ def bound_boxes(
     """
     n_boxes, n_features, n_components = slopes.shape
     n_units = tail.shape[1]
-    lower, upper = np.empty(n_boxes), np.empty(n_boxes)
+    lower, middle, upper = np.empty(n_boxes), np.empty(n_boxes), np.empty(n_boxes)
     scores = np.zeros((n_boxes, n_components))
     precision = np.empty((n_components, n_components))
     linear, bends = np.empty(n_components), np.empty((n_units, n_components))
     heights, lengths = np.empty(n_units), np.empty(n_units)
     spread, tilted, flat = np.empty(n_features), np.empty(n_components), np.empty(n_components)
     peak, scratch = np.empty(n_components), np.empty((3, n_components))
+    work = np.empty((n_components + 1, n_components))
     for n in range(n_boxes):
         slope, residual, half, center = slopes[n], residuals[n], halves[n], centers[n]
         # The quadratic function of the affine part, without the prior.
@@ -105,12 +109,13 @@ def bound_boxes(
             precision[s, s] += half[s] * half[s]
             linear[s] -= half[s] * center[s]
         log_lower = _best_product(precision, linear, scratch)
+        middle[n] = log_lower - 0.5 * (square + prior_square) + log_volume
         for k in range(n_bent):
             mean, variance = heights[k], 0.0
             for s in range(n_components):
                 mean -= bends[k, s] * scratch[0, s]
                 variance += bends[k, s] * bends[k, s] * scratch[1, s]
-            log_lower -= math.sqrt(mean * mean + variance)
+            log_lower -= math.sqrt(mean * mean + max(variance, 0.0))
         log_lower -= 0.5 * length * length
         lower[n] = log_lower - 0.5 * (square + prior_square) + log_volume
         # From above: by chords of |g . a|, ...
@@ -130,7 +135,7 @@ def bound_boxes(
             for s in range(n_components):
                 tilted[s] -= sign * bends[k, s]
         _climb(precision, tilted, peak)
-        bound = constant + _bound_above(precision, tilted, peak, scratch[2])
+        bound = constant + _bound_above(precision, tilted, half, peak, work, flat)
         bound -= 0.5 * (square + prior_square)
         # ... by the distance from the image, ...
         if n_bent > 0:
@@ -149,7 +154,7 @@ def bound_boxes(
                         precision[s, t] *= 1.0 - ratio
                     precision[s, s] += ratio * half[s] * half[s]
                 _climb(precision, tilted, peak)
-                other = _bound_above(precision, tilted, peak, scratch[2])
+                other = _bound_above(precision, tilted, half, peak, work, flat)
                 other -= 0.5 * ((1.0 - ratio) * square + prior_square)
                 bound = min(bound, other + 0.5 * (1.0 / ratio - 1.0) * length * length)
             # ... and by the nearest values of single features, beside the prior alone.
@@ -171,7 +176,7 @@ def bound_boxes(
                 own /= math.sqrt(max(1.0, precision[s, s]) * max(1.0, precision[t, t]))
                 scores[n, s] += 0.5 * own
                 scores[n, t] += 0.5 * own
-    return lower, upper, scores
+    return lower, middle, upper, scores
 
 
 @kernel
@@ -190,30 +195,80 @@ def _climb(precision: Floats, linear: Floats, peak: Floats) -> None:
 
 
 @kernel
-def _bound_above(precision: Floats, linear: Floats, peak: Floats, flat: Floats) -> float:
+def _bound_above(
+    precision: Floats, linear: Floats, half: Floats, peak: Floats, work: Floats, squares: Floats
+) -> float:
     """Bound the log of the integral of exp(linear v - v precision v / 2) over the box.
 
-    About the peak, mixed terms are less than squares: 2 |v_s v_t| <= c v_s^2 + v_t^2 / c.
+    About the peak, less than all squares and mixed terms is taken away: squares alone.  By
+    Gershgorin's theorem it is enough to reduce the squares by the mixed terms; a share of these may
+    be enough, and is if a Cholesky decomposition says so.  Either squares may become negative, or
+    they stay above those of the prior, half^2, which are surely less than the precision.
     """
-    n_components, total = len(linear), 0.0
+    n_components, best = len(linear), math.inf
+    for floored in range(2):
+        good, bad, share = (-1.0 if floored else 1.0), 0.0, 0.5
+        for _ in range(_N_SHARES):
+            _reduce_squares(precision, half, share, floored, squares)
+            if _is_positive(precision, squares, work):
+                good = share
+            else:
+                bad = share
+            share = 2.0 * bad if good < 0.0 else 0.5 * (bad + good)
+        if good > 0.0:
+            _reduce_squares(precision, half, good, floored, squares)
+        else:
+            for s in range(n_components):
+                squares[s] = half[s] * half[s]
+        total = 0.0
+        for s in range(n_components):
+            slope, own = linear[s], squares[s]
+            for t in range(n_components):
+                slope -= precision[s, t] * peak[t]
+            # The exponent is slope v - own v^2 / 2, v from the peak on.
+            total += 0.5 * (linear[s] - slope - own * peak[s]) * peak[s]
+            slope += own * peak[s]
+            if own < _FLAT:
+                total += 0.5 * (_FLAT - own)  # v^2 <= 1
+                own = _FLAT
+            total += integrate_along(-1.0, 1.0, slope, own)[0]
+        best = min(best, total)
+    return best
+
+
+@kernel
+def _reduce_squares(
+    precision: Floats, half: Floats, share: float, floored: int, squares: Floats
+) -> None:
+    """Reduce the squares of a precision by a share of its mixed terms."""
+    n_components = len(squares)
     for s in range(n_components):
-        flat[s] = math.sqrt(max(1.0, precision[s, s]))
-    for s in range(n_components):
-        slope, own = linear[s], precision[s, s]
+        mixed = 0.0
         for t in range(n_components):
-            slope -= precision[s, t] * peak[t]
             if t != s:
-                own -= abs(precision[s, t]) * flat[s] / flat[t]
-        # The exponent is slope v - own v^2 / 2, v from the peak on.
-        total += 0.5 * (linear[s] + slope) * peak[s]
-        total -= peak[s] * (slope + 0.5 * own * peak[s])
-        slope += own * peak[s]
-        if own < _FLAT:
-            # v^2 <= 1
-            total += 0.5 * (_FLAT - own)
-            own = _FLAT
-        total += integrate_along(-1.0, 1.0, slope, own)[0]
-    return total
+                ratio = max(1.0, precision[s, s]) / max(1.0, precision[t, t])
+                mixed += abs(precision[s, t]) * math.sqrt(ratio)
+        squares[s] = precision[s, s] - share * mixed
+        if floored:
+            squares[s] = max(squares[s], half[s] * half[s])
+
+
+@kernel
+def _is_positive(precision: Floats, squares: Floats, work: Floats) -> bool:
+    """Tell whether the precision minus squares on its diagonal has a Cholesky decomposition."""
+    n_components = len(squares)
+    for s in range(n_components):
+        for t in range(s + 1):
+            value = precision[s, t] - (squares[s] if s == t else 0.0)
+            for u in range(t):
+                value -= work[s, u] * work[t, u]
+            if s == t:
+                if value <= _TINY * precision[s, s]:
+                    return False
+                work[s, s] = math.sqrt(value)
+            else:
+                work[s, t] = value / work[t, t]
+    return True
 
 
 @kernel

@@ -43,14 +43,17 @@ class _Boxes(NamedTuple):
     centers: Floats  # (b, S)
     halves: Floats  # (b, S) half of their widths
     lower: Floats  # (b,) bounds of the log of what they contribute
+    middle: Floats  # (b,) without what is unknown
     upper: Floats  # (b,)
     scores: Floats  # (b, S): what there is to gain along each axis
 
-    def gaps(self) -> Floats:
-        """Log of the differences between the bounds."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gaps = self.upper + np.log1p(-np.exp(np.minimum(self.lower - self.upper, 0.0)))
-        return np.asarray(np.where(np.isnan(gaps), -np.inf, gaps))
+    def gains(self) -> Floats:
+        """By how much the sums' bounds could come closer to each other, if those of a box did."""
+        middle = np.clip(self.middle, self.lower, self.upper)
+        above = np.exp(self.upper - logsumexp(self.upper))
+        above *= -np.expm1(middle - self.upper)
+        below = np.exp(middle - logsumexp(self.lower)) * -np.expm1(self.lower - middle)
+        return np.asarray(above + below)
 
 
 @dataclass(frozen=True)
@@ -83,11 +86,11 @@ class BoundSearch:
             best = max(best[0], lower), min(best[1], upper)
             if n_boxes >= self.most_boxes or best[1] - best[0] < _CLOSE:
                 break
-            gaps = boxes.gaps()
-            number = min(len(gaps), max(_FEWEST_HALVED, int(_HALVED * len(gaps))))
-            chosen = np.argpartition(-gaps, number - 1)[:number]
+            gains = boxes.gains()
+            number = min(len(gains), max(_FEWEST_HALVED, int(_HALVED * len(gains))))
+            chosen = np.argpartition(-gains, number - 1)[:number]
             new = sample.enclose(*_halve(boxes, chosen))
-            kept = np.ones(len(gaps), dtype=bool)
+            kept = np.ones(len(gains), dtype=bool)
             kept[chosen] = False
             boxes = _Boxes._make(
                 np.concatenate([old[kept], own]) for old, own in zip(boxes, new, strict=True)
@@ -142,7 +145,7 @@ class _Sample:
         shares = np.abs(enclosures.maps.slopes)
         with np.errstate(invalid="ignore"):
             shares = np.nan_to_num(shares / shares.sum(axis=2, keepdims=True))
-        lower, upper, scores = bound_boxes(
+        lower, middle, upper, scores = bound_boxes(
             np.ascontiguousarray(noise.whiten_maps(np.ascontiguousarray(maps.slopes))),
             self.whitened - noise.whiten(maps.offsets),
             self.search._tail,
@@ -152,7 +155,8 @@ class _Sample:
             halves,
         )
         constant = n_components * LOG_SQRT_2PI
-        return _Boxes(centers, halves, lower - constant, upper - constant, scores)
+        logs = (bound - constant for bound in (lower, middle, upper))
+        return _Boxes(centers, halves, *logs, scores)
 
 
 def _first_boxes(mean: Floats, reach: Floats, edge: float) -> tuple[Floats, Floats]:
