@@ -54,6 +54,7 @@ def bound_boxes(
     linear, bends = np.empty(n_components), np.empty((n_units, n_components))
     heights, lengths = np.empty(n_units), np.empty(n_units)
     spread, tilted, flat = np.empty(n_features), np.empty(n_components), np.empty(n_components)
+    near = np.empty(n_features)
     peak, scratch = np.empty(n_components), np.empty((3, n_components))
     work = np.empty((n_components + 1, n_components))
     for n in range(n_boxes):
@@ -157,7 +158,7 @@ def bound_boxes(
                 other = _bound_above(precision, tilted, half, peak, work, flat)
                 other -= 0.5 * ((1.0 - ratio) * square + prior_square)
                 bound = min(bound, other + 0.5 * (1.0 / ratio - 1.0) * length * length)
-            # ... and by the nearest values of single features, beside the prior alone.
+            # ... by the nearest values of single features, beside the prior alone, ...
             nearest = 0.0
             for d in range(n_features):
                 reach = spread[d]
@@ -169,6 +170,8 @@ def bound_boxes(
             for s in range(n_components):
                 other += integrate_along(-1.0, 1.0, -half[s] * center[s], half[s] * half[s])[0]
             bound = min(bound, other)
+            # ... and by the plane that touches at the nearest residual there may be.
+            bound = min(bound, _bound_by_tangent(slope, residual, tail, radii[n], center, half, near))
         upper[n] = bound + log_volume
         for s in range(n_components):
             for t in range(s):
@@ -177,6 +180,75 @@ def bound_boxes(
                 scores[n, s] += 0.5 * own
                 scores[n, t] += 0.5 * own
     return lower, middle, upper, scores
+
+
+@kernel
+def _bound_by_tangent(
+    slope: Floats,
+    residual: Floats,
+    tail: Floats,
+    radii: Floats,
+    center: Floats,
+    half: Floats,
+    near: Floats,
+) -> float:
+    """Bound the log of the integral over a box, by |y|^2 >= 2 y . near - |near|^2.
+
+    For the nearest of all residuals y = r - A v - G d that there may be, beside the prior, nearly.
+    """
+    n_features, n_components = slope.shape
+    n_units = len(radii)
+    near[:] = residual
+    point, remainders = np.zeros(n_components), np.zeros(n_units)
+    for _ in range(_N_SWEEPS):
+        for s in range(n_components):
+            gradient, curvature = -half[s] * (center[s] + half[s] * point[s]), half[s] * half[s]
+            for d in range(n_features):
+                gradient += slope[d, s] * near[d]
+                curvature += slope[d, s] * slope[d, s]
+            old = point[s]
+            point[s] = min(max(old + gradient / curvature, -1.0), 1.0)
+            for d in range(n_features):
+                near[d] -= slope[d, s] * (point[s] - old)
+        for k in range(n_units):
+            if radii[k] == 0.0:
+                continue
+            gradient, curvature = 0.0, 0.0
+            for d in range(n_features):
+                gradient += tail[d, k] * near[d]
+                curvature += tail[d, k] * tail[d, k]
+            if curvature == 0.0:
+                continue
+            old = remainders[k]
+            remainders[k] = min(max(old + gradient / (curvature * radii[k]), -1.0), 1.0)
+            for d in range(n_features):
+                near[d] -= tail[d, k] * radii[k] * (remainders[k] - old)
+    # What y . near is at least, by the remainders and by all, relative to |near|^2.
+    least, square = 0.0, 0.0
+    for d in range(n_features):
+        least += near[d] * residual[d]
+        square += near[d] * near[d]
+    for k in range(n_units):
+        if radii[k] > 0.0:
+            height = 0.0
+            for d in range(n_features):
+                height += near[d] * tail[d, k]
+            least -= abs(height) * radii[k]
+    surely = least
+    for s in range(n_components):
+        point[s] = 0.0
+        for d in range(n_features):
+            point[s] += near[d] * slope[d, s]
+        surely -= abs(point[s])
+    if square == 0.0:
+        return math.inf
+    share = min(max(surely / square, 0.0), 1.0) if surely < 0.5 * square else 1.0
+    total = share * (0.5 * share * square - least)
+    for s in range(n_components):
+        gradient = share * point[s] - half[s] * center[s]
+        total += integrate_along(-1.0, 1.0, gradient, half[s] * half[s])[0]
+        total -= 0.5 * center[s] * center[s]
+    return total
 
 
 @kernel
