@@ -4,11 +4,13 @@ In coordinates v of a box, from -1 to 1, the residual of a sample in units of th
 ``a(v) - G d``, with ``a(v) = r - A v`` affine and ``|d| <= 1`` unknown: the remainders of units
 that bend within the box, each with its column g of G.  The prior is ``exp(-|c + h v|^2 / 2)``.  So
 
-    |a - G d|^2 >= |a|^2 - 2 sum |g . a|,    |a - G d| >= |a| - |G d|,
+    |a - G d|^2 >= |a|^2 - 2 sum |g . a|,
+    |a - G d|^2 >= 2 y . (a - G d) - |y|^2 for any y,
     |a - G d|^2 <= |a|^2 + 2 sum |g . a| + |G d|^2.
 
 From above, the exponent is bounded by a concave quadratic function of v, and that by one without
-mixed terms, whose integral is a product.  From below, Jensen's inequality holds for any density on
+mixed terms, whose integral is a product.  The first is good for small boxes, the second for large
+ones, with the smallest residual for y.  From below, Jensen's inequality holds for any density on
 the box: here a product of truncated normals, the best that a few sweeps over the axes find.
 """
 
@@ -138,26 +140,7 @@ def bound_boxes(
         _climb(precision, tilted, peak)
         bound = constant + _bound_above(precision, tilted, half, peak, work, flat)
         bound -= 0.5 * (square + prior_square)
-        # ... by the distance from the image, ...
         if n_bent > 0:
-            away = square
-            for s in range(n_components):
-                away -= 2.0 * (linear[s] + half[s] * center[s]) * peak[s]
-                for t in range(n_components):
-                    away += precision[s, t] * peak[s] * peak[t]
-                away -= half[s] * half[s] * peak[s] * peak[s]
-            ratio = length / math.sqrt(away) if away > 0.0 else 1.0
-            if ratio < 1.0:
-                for s in range(n_components):
-                    extra = half[s] * center[s]
-                    tilted[s] = (1.0 - ratio) * (linear[s] + extra) - extra
-                    for t in range(n_components):
-                        precision[s, t] *= 1.0 - ratio
-                    precision[s, s] += ratio * half[s] * half[s]
-                _climb(precision, tilted, peak)
-                other = _bound_above(precision, tilted, half, peak, work, flat)
-                other -= 0.5 * ((1.0 - ratio) * square + prior_square)
-                bound = min(bound, other + 0.5 * (1.0 / ratio - 1.0) * length * length)
             # ... by the nearest values of single features, beside the prior alone, ...
             nearest = 0.0
             for d in range(n_features):
@@ -171,7 +154,9 @@ def bound_boxes(
                 other += integrate_along(-1.0, 1.0, -half[s] * center[s], half[s] * half[s])[0]
             bound = min(bound, other)
             # ... and by the plane that touches at the nearest residual there may be.
-            bound = min(bound, _bound_by_tangent(slope, residual, tail, radii[n], center, half, near))
+            bound = min(
+                bound, _bound_by_tangent(slope, residual, tail, radii[n], center, half, near)
+            )
         upper[n] = bound + log_volume
         for s in range(n_components):
             for t in range(s):

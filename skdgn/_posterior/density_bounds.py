@@ -17,15 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp
 
-from skdgn._network import AffineMaps, Enclosures, Layer, Network
+from skdgn._network import AffineMaps, Enclosures, Layer
 from skdgn._posterior.box_integrals import bound_boxes
-from skdgn._posterior.likelihoods import Likelihood
+from skdgn._posterior.explorer import Explorer
+from skdgn._posterior.likelihoods import Likelihood, observed_likelihoods
+from skdgn._posterior.posterior import Posterior
 from skdgn._runtime import LOG_SQRT_2PI, Floats
 
 Integers = NDArray[np.intp]
 
-# Boxes that are bounded for a sample, unless its bounds are as close as this before.
-MOST_BOXES = 20_000
+# Boxes that are bounded for a sample, about a second's work, unless its bounds are as close as this
+# before.
+MOST_BOXES = 30_000
 _CLOSE = 1e-6
 # The first box reaches so many standard deviations of the posterior.
 _REACH = 5.0
@@ -35,6 +38,32 @@ _OUTSIDE = 30.0
 _HALVED, _FEWEST_HALVED = 0.1, 64
 # Rounding errors of a log density, relative to 1 + its size, by which bounds are widened.
 _ROUNDING = 1e-11
+# Gains of more nats than this are all the same.
+_LARGEST_GAIN = 500.0
+# Of regions of affine layers.
+_NO_CODES = np.empty((1, 0), dtype=np.uint8)
+
+
+def bound_log_densities(explorer: Explorer, rows: Floats) -> Floats:
+    """Bound the log densities of samples (n, D), NaN where a value is missing: (n, 2).
+
+    Both are minus infinity where squares overflow, as estimates are.
+    """
+    visits = explorer.visit(rows)
+    posterior = Posterior(explorer, rows, visits)
+    bounds = np.full((len(rows), 2), -np.inf)
+    known = np.isfinite(visits.log_density)
+    for indices, observed, likelihood in observed_likelihoods(
+        explorer.network, explorer.noise, rows
+    ):
+        search = BoundSearch(likelihood, MOST_BOXES)
+        for n, row in zip(indices, observed, strict=True):
+            if len(row) == 0:
+                bounds[n] = 0.0  # all of the prior
+            elif known[n]:
+                guess = visits.log_density[n], posterior.mean[n], posterior.covariance[n]
+                bounds[n] = search.bound(row, *guess)
+    return bounds
 
 
 class _Boxes(NamedTuple):
@@ -51,9 +80,20 @@ class _Boxes(NamedTuple):
         """By how much the sums' bounds could come closer to each other, if those of a box did."""
         middle = np.clip(self.middle, self.lower, self.upper)
         above = np.exp(self.upper - logsumexp(self.upper))
-        above *= -np.expm1(middle - self.upper)
-        below = np.exp(middle - logsumexp(self.lower)) * -np.expm1(self.lower - middle)
-        return np.asarray(above + below)
+        below = np.exp(np.minimum(middle - logsumexp(self.lower), _LARGEST_GAIN))
+        with np.errstate(invalid="ignore"):  # of boxes without anything
+            gains = above * -np.expm1(middle - self.upper) - below * np.expm1(self.lower - middle)
+        return np.nan_to_num(gains)
+
+    def halve(self, chosen: Integers) -> tuple[Floats, Floats]:
+        """Halve the chosen boxes along the axis that matters most: centers and half-widths."""
+        axis = np.argmax(self.scores[chosen], axis=1)
+        places = np.arange(len(chosen))
+        halves, centers = self.halves[chosen], self.centers[chosen]
+        halves[places, axis] *= 0.5
+        step = np.zeros(halves.shape)
+        step[places, axis] = halves[places, axis]
+        return np.concatenate([centers - step, centers + step]), np.concatenate([halves, halves])
 
 
 @dataclass(frozen=True)
@@ -61,7 +101,7 @@ class BoundSearch:
     """Bounds log densities of samples in which the same features were observed."""
 
     likelihood: Likelihood
-    most_boxes: int = MOST_BOXES
+    most_boxes: int
 
     def bound(
         self, row: Floats, log_density: float, mean: Floats, covariance: Floats
@@ -72,33 +112,30 @@ class BoundSearch:
         whatever they are.
         """
         variances, axes = np.linalg.eigh(covariance)
-        sample = _Sample(self, self.likelihood.noise.whiten(row[None])[0], axes)
-        drop = max(self.likelihood.log_constant - log_density, 0.0)
-        edge = math.sqrt(2.0 * (drop + _OUTSIDE))
-        n_components = len(mean)
-        outside = math.log(2 * n_components) + float(log_ndtr(-edge))
-        deviations = np.sqrt(np.maximum(variances, 1e-300))
-        boxes = sample.enclose(*_first_boxes(mean @ axes, _REACH * deviations, edge))
-        n_boxes, best = 0, (-math.inf, math.inf)
+        reach = _REACH * np.sqrt(np.maximum(variances, 0.0))
+        whitened = self.likelihood.noise.whiten(row[None])[0]
+        log_scale = self.likelihood.log_constant
+        edge = math.sqrt(2.0 * (max(log_scale - log_density, 0.0) + _OUTSIDE))
+        outside = math.log(2 * len(mean)) + float(log_ndtr(-edge))
+        boxes = self._bound_boxes(whitened, axes, *_first_boxes(mean @ axes, reach, edge))
+        n_boxes, lower, upper = 0, -math.inf, 0.0
         while True:
-            lower = float(logsumexp(boxes.lower))
-            upper = float(np.logaddexp(logsumexp(boxes.upper), outside))
-            best = max(best[0], lower), min(best[1], upper)
-            if n_boxes >= self.most_boxes or best[1] - best[0] < _CLOSE:
+            lower = max(lower, float(logsumexp(boxes.lower)))
+            upper = min(upper, float(np.logaddexp(logsumexp(boxes.upper), outside)))
+            if n_boxes >= self.most_boxes or upper - lower < _CLOSE:
                 break
             gains = boxes.gains()
             number = min(len(gains), max(_FEWEST_HALVED, int(_HALVED * len(gains))))
             chosen = np.argpartition(-gains, number - 1)[:number]
-            new = sample.enclose(*_halve(boxes, chosen))
+            new = self._bound_boxes(whitened, axes, *boxes.halve(chosen))
             kept = np.ones(len(gains), dtype=bool)
             kept[chosen] = False
             boxes = _Boxes._make(
                 np.concatenate([old[kept], own]) for old, own in zip(boxes, new, strict=True)
             )
             n_boxes += 2 * number
-        log_scale = self.likelihood.log_constant
-        rounding = _ROUNDING * (1.0 + abs(best[0] + log_scale))
-        return best[0] + log_scale - rounding, best[1] + log_scale + rounding
+        rounding = _ROUNDING * (1.0 + abs(log_scale) + abs(lower))
+        return lower + log_scale - rounding, upper + log_scale + rounding
 
     @cached_property
     def _split_layers(self) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
@@ -110,53 +147,43 @@ class BoundSearch:
     @cached_property
     def _tail(self) -> Floats:
         """What the layers behind the last kinks multiply by, in units of the noise: (d, u)."""
-        no_codes = np.empty((1, 0), dtype=np.uint8)
         matrix = np.eye(self.likelihood.noise.n_features)[None]
         for layer in reversed(self._split_layers[1]):
-            matrix = layer.transpose(matrix, no_codes)
+            matrix = layer.transpose(matrix, _NO_CODES)
         return np.ascontiguousarray(self.likelihood.noise.whiten_maps(matrix)[0])
 
-    def enclose(self, latent: Enclosures) -> tuple[Enclosures, AffineMaps]:
-        """Enclose the units behind the last kinks, and apply what follows to their maps."""
+    def _bound_boxes(
+        self, whitened: Floats, axes: Floats, centers: Floats, halves: Floats
+    ) -> _Boxes:
+        """Bound what boxes along axes (S, S) contribute, relative to the noise's largest density.
+
+        To the density of a sample (d,) in units of the noise.
+        """
+        noise, n_components = self.likelihood.noise, len(axes)
         bent, affine = self._split_layers
-        enclosures = latent
-        for layer in bent:
-            enclosures = layer.enclose(enclosures)
-        maps = enclosures.maps
-        for layer in affine:
-            maps = layer.apply(maps, np.empty((1, 0), dtype=np.uint8))
-        return enclosures, maps
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """A sample, in units of the noise, and the axes (S, S) of its boxes."""
-
-    search: BoundSearch
-    whitened: Floats
-    axes: Floats
-
-    def enclose(self, centers: Floats, halves: Floats) -> _Boxes:
-        """Bound what boxes contribute, relative to the largest density of the noise."""
-        noise, n_components = self.search.likelihood.noise, centers.shape[1]
-        latent = AffineMaps(self.axes * halves[:, None, :], centers @ self.axes.T)
+        latent = AffineMaps(axes * halves[:, None, :], centers @ axes.T)
         nothing = np.zeros(centers.shape), np.zeros(len(centers), dtype=np.intp)
-        enclosures, maps = self.search.enclose(Enclosures(latent, *nothing))
-        shares = np.abs(enclosures.maps.slopes)
-        with np.errstate(invalid="ignore"):
-            shares = np.nan_to_num(shares / shares.sum(axis=2, keepdims=True))
+        units = Enclosures(latent, *nothing)
+        for layer in bent:
+            units = layer.enclose(units)
+        maps = units.maps
+        for layer in affine:
+            maps = layer.apply(maps, _NO_CODES)
+        shares = np.abs(units.maps.slopes)
+        shares /= np.maximum(shares.sum(axis=2, keepdims=True), np.finfo(float).tiny)
         lower, middle, upper, scores = bound_boxes(
             np.ascontiguousarray(noise.whiten_maps(np.ascontiguousarray(maps.slopes))),
-            self.whitened - noise.whiten(maps.offsets),
-            self.search._tail,
-            enclosures.radii,
+            whitened - noise.whiten(maps.offsets),
+            self._tail,
+            units.radii,
             shares,
             centers,
             halves,
         )
         constant = n_components * LOG_SQRT_2PI
-        logs = (bound - constant for bound in (lower, middle, upper))
-        return _Boxes(centers, halves, *logs, scores)
+        return _Boxes(
+            centers, halves, lower - constant, middle - constant, upper - constant, scores
+        )
 
 
 def _first_boxes(mean: Floats, reach: Floats, edge: float) -> tuple[Floats, Floats]:
@@ -174,14 +201,3 @@ def _first_boxes(mean: Floats, reach: Floats, edge: float) -> tuple[Floats, Floa
     lows, highs = (np.array(ends) for ends in zip(*boxes, strict=True))
     used = np.all(highs > lows, axis=1)
     return 0.5 * (lows + highs)[used], 0.5 * (highs - lows)[used]
-
-
-def _halve(boxes: _Boxes, chosen: Integers) -> tuple[Floats, Floats]:
-    """Halve the chosen boxes along the axis that matters most."""
-    axis = np.argmax(boxes.scores[chosen], axis=1)
-    places = np.arange(len(chosen))
-    halves, centers = boxes.halves[chosen], boxes.centers[chosen]
-    halves[places, axis] *= 0.5
-    step = np.zeros(halves.shape)
-    step[places, axis] = halves[places, axis]
-    return np.concatenate([centers - step, centers + step]), np.concatenate([halves, halves])
