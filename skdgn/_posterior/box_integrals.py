@@ -52,119 +52,154 @@ def bound_boxes(
     n_units = tail.shape[1]
     lower, middle, upper = np.empty(n_boxes), np.empty(n_boxes), np.empty(n_boxes)
     scores = np.zeros((n_boxes, n_components))
-    precision = np.empty((n_components, n_components))
-    linear, bends = np.empty(n_components), np.empty((n_units, n_components))
-    heights, lengths = np.empty(n_units), np.empty(n_units)
-    spread, tilted, flat = np.empty(n_features), np.empty(n_components), np.empty(n_components)
-    near = np.empty(n_features)
-    peak, scratch = np.empty(n_components), np.empty((3, n_components))
-    work = np.empty((n_components + 1, n_components))
+    precision, linear = np.empty((n_components, n_components)), np.empty(n_components)
+    heights, bends = np.empty(n_units), np.empty((n_units, n_components))
+    spread, near = np.empty(n_features), np.empty(n_features)
+    moments = np.empty((3, n_components))
     for n in range(n_boxes):
         slope, residual, half, center = slopes[n], residuals[n], halves[n], centers[n]
-        # The quadratic function of the affine part, without the prior.
-        square = 0.0
+        square = _expand(slope, residual, center, half, precision, linear)
+        n_bent, length = _bend(
+            slope, residual, tail, radii[n], shares[n], heights, bends, spread, scores[n]
+        )
+        log_scale = -0.5 * square
         for s in range(n_components):
-            linear[s] = 0.0
-            for t in range(s + 1):
-                precision[s, t] = 0.0
-        for d in range(n_features):
-            square += residual[d] * residual[d]
-            for s in range(n_components):
-                linear[s] += slope[d, s] * residual[d]
-                for t in range(s + 1):
-                    precision[s, t] += slope[d, s] * slope[d, t]
-        log_volume, prior_square = 0.0, 0.0
-        for s in range(n_components):
-            log_volume += math.log(half[s])
-            prior_square += center[s] * center[s]
-            for t in range(s):
-                precision[t, s] = precision[s, t]
-        # The units that bend: g . a(v) = heights - bends v.
-        length, n_bent = 0.0, 0
-        spread[:] = 0.0
-        for k in range(n_units):
-            radius = radii[n, k]
-            if radius == 0.0:
-                continue
-            own, height = 0.0, 0.0
-            bends[n_bent] = 0.0
-            for d in range(n_features):
-                part = tail[d, k] * radius
-                own += part * part
-                height += part * residual[d]
-                spread[d] += abs(part)
-                for s in range(n_components):
-                    bends[n_bent, s] += part * slope[d, s]
-            heights[n_bent], lengths[n_bent] = height, math.sqrt(own)
-            length += lengths[n_bent]
-            reach = abs(height)
-            for s in range(n_components):
-                reach += abs(bends[n_bent, s])
-            for s in range(n_components):
-                scores[n, s] += (reach + 0.5 * own) * shares[n, k, s]
-            n_bent += 1
-        wide = 0.0
-        for d in range(n_features):
-            wide += spread[d] * spread[d]
-        length = min(length, math.sqrt(wide))
-        # From below.
-        for s in range(n_components):
-            precision[s, s] += half[s] * half[s]
-            linear[s] -= half[s] * center[s]
-        log_lower = _best_product(precision, linear, scratch)
-        middle[n] = log_lower - 0.5 * (square + prior_square) + log_volume
-        for k in range(n_bent):
-            mean, variance = heights[k], 0.0
-            for s in range(n_components):
-                mean -= bends[k, s] * scratch[0, s]
-                variance += bends[k, s] * bends[k, s] * scratch[1, s]
-            log_lower -= math.sqrt(mean * mean + max(variance, 0.0))
-        log_lower -= 0.5 * length * length
-        lower[n] = log_lower - 0.5 * (square + prior_square) + log_volume
-        # From above: by chords of |g . a|, ...
-        constant = 0.0
-        tilted[:] = linear
-        for k in range(n_bent):
-            reach = 0.0
-            for s in range(n_components):
-                reach += abs(bends[k, s])
-            if abs(heights[k]) >= reach:
-                sign = 1.0 if heights[k] > 0.0 else -1.0
-                constant += abs(heights[k])
-            else:
-                # |t| <= (reach^2 + height t') / reach on the interval about the height.
-                sign = heights[k] / reach
-                constant += reach
-            for s in range(n_components):
-                tilted[s] -= sign * bends[k, s]
-        _climb(precision, tilted, peak)
-        bound = constant + _bound_above(precision, tilted, half, peak, work, flat)
-        bound -= 0.5 * (square + prior_square)
-        if n_bent > 0:
-            # ... by the nearest values of single features, beside the prior alone, ...
-            nearest = 0.0
-            for d in range(n_features):
-                reach = spread[d]
-                for s in range(n_components):
-                    reach += abs(slope[d, s])
-                gap = max(abs(residual[d]) - reach, 0.0)
-                nearest += gap * gap
-            other = -0.5 * (nearest + prior_square)
-            for s in range(n_components):
-                other += integrate_along(-1.0, 1.0, -half[s] * center[s], half[s] * half[s])[0]
-            bound = min(bound, other)
-            # ... and by the plane that touches at the nearest residual there may be.
-            bound = min(
-                bound, _bound_by_tangent(slope, residual, tail, radii[n], center, half, near)
-            )
-        upper[n] = bound + log_volume
-        for s in range(n_components):
+            log_scale += math.log(half[s])
             for t in range(s):
                 own = abs(precision[s, t])
                 own /= math.sqrt(max(1.0, precision[s, s]) * max(1.0, precision[t, t]))
                 scores[n, s] += 0.5 * own
                 scores[n, t] += 0.5 * own
+        middle[n] = log_scale + _best_product(precision, linear, moments)
+        lower[n] = middle[n] - 0.5 * length * length
+        for k in range(n_bent):
+            mean, variance = heights[k], 0.0
+            for s in range(n_components):
+                mean -= bends[k, s] * moments[0, s]
+                variance += bends[k, s] * bends[k, s] * moments[1, s]
+            lower[n] -= math.sqrt(mean * mean + max(variance, 0.0))
+        raised = _tilt(heights[:n_bent], bends, linear)
+        upper[n] = log_scale + raised + _bound_above(precision, linear, half)
+        if n_bent > 0:
+            log_volume = log_scale + 0.5 * square
+            other = _bound_by_features(slope, residual, spread, center, half)
+            upper[n] = min(upper[n], log_volume + other)
+            other = _bound_by_tangent(slope, residual, tail, radii[n], center, half, near)
+            upper[n] = min(upper[n], log_volume + other)
     return lower, middle, upper, scores
+
+
+@kernel
+def _expand(
+    slope: Floats,
+    residual: Floats,
+    center: Floats,
+    half: Floats,
+    precision: Floats,
+    linear: Floats,
+) -> float:
+    """Expand |r - A v|^2 + |c + h v|^2 = square - 2 linear v + v precision v."""
+    n_features, n_components = slope.shape
+    square = 0.0
+    for s in range(n_components):
+        square += center[s] * center[s]
+        linear[s] = -half[s] * center[s]
+        for t in range(s):
+            precision[s, t] = 0.0
+        precision[s, s] = half[s] * half[s]
+    for d in range(n_features):
+        square += residual[d] * residual[d]
+        for s in range(n_components):
+            linear[s] += slope[d, s] * residual[d]
+            for t in range(s + 1):
+                precision[s, t] += slope[d, s] * slope[d, t]
+    for s in range(n_components):
+        for t in range(s):
+            precision[t, s] = precision[s, t]
+    return square
+
+
+@kernel
+def _bend(
+    slope: Floats,
+    residual: Floats,
+    tail: Floats,
+    radii: Floats,
+    shares: Floats,
+    heights: Floats,
+    bends: Floats,
+    spread: Floats,
+    scores: Floats,
+) -> tuple[int, float]:
+    """Find g . a(v) = height - bend v for all units that bend; returns their number, and max |G d|.
+
+    Also by how much they move each feature, and what a smaller width would gain.
+    """
+    n_features, n_components = slope.shape
+    n_bent, length, square = 0, 0.0, 0.0
+    spread[:] = 0.0
+    for k in range(len(radii)):
+        if radii[k] == 0.0:
+            continue
+        own, height, bend = 0.0, 0.0, bends[n_bent]
+        bend[:] = 0.0
+        for d in range(n_features):
+            part = tail[d, k] * radii[k]
+            own += part * part
+            height += part * residual[d]
+            spread[d] += abs(part)
+            for s in range(n_components):
+                bend[s] += part * slope[d, s]
+        heights[n_bent] = height
+        length += math.sqrt(own)
+        gain = abs(height) + 0.5 * own
+        for s in range(n_components):
+            gain += abs(bend[s])
+        for s in range(n_components):
+            scores[s] += gain * shares[k, s]
+        n_bent += 1
+    for d in range(n_features):
+        square += spread[d] * spread[d]
+    return n_bent, min(length, math.sqrt(square))
+
+
+@kernel
+def _tilt(heights: Floats, bends: Floats, linear: Floats) -> float:
+    """Add chords of |g . a| = |height - bend v| to an exponent; returns what is constant of them.
+
+    Between -reach and reach about the height: |t| <= reach + height / reach (t - height).
+    """
+    constant = 0.0
+    for k in range(len(heights)):
+        reach = 0.0
+        for s in range(len(linear)):
+            reach += abs(bends[k, s])
+        constant += max(abs(heights[k]), reach)
+        ratio = 0.0
+        if heights[k] != 0.0:
+            ratio = heights[k] / max(abs(heights[k]), reach)
+        for s in range(len(linear)):
+            linear[s] -= ratio * bends[k, s]
+    return constant
+
+
+@kernel
+def _bound_by_features(
+    slope: Floats, residual: Floats, spread: Floats, center: Floats, half: Floats
+) -> float:
+    """Bound the log of the integral over a box by the nearest values of single features."""
+    n_features, n_components = slope.shape
+    total = 0.0
+    for d in range(n_features):
+        reach = spread[d]
+        for s in range(n_components):
+            reach += abs(slope[d, s])
+        gap = max(abs(residual[d]) - reach, 0.0)
+        total -= 0.5 * gap * gap
+    for s in range(n_components):
+        total += integrate_along(-1.0, 1.0, -half[s] * center[s], half[s] * half[s])[0]
+        total -= 0.5 * center[s] * center[s]
+    return total
 
 
 @kernel
@@ -237,24 +272,22 @@ def _bound_by_tangent(
 
 
 @kernel
-def _climb(precision: Floats, linear: Floats, peak: Floats) -> None:
+def _find_peak(precision: Floats, linear: Floats) -> Floats:
     """Find where linear v - v precision v / 2 is largest in the box, nearly."""
     n_components = len(linear)
-    peak[:] = 0.0
+    peak = np.zeros(n_components)
     for _ in range(_N_SWEEPS):
         for s in range(n_components):
             slope = linear[s]
             for t in range(n_components):
                 if t != s:
                     slope -= precision[s, t] * peak[t]
-            if precision[s, s] > 0.0:
-                peak[s] = min(max(slope / precision[s, s], -1.0), 1.0)
+            peak[s] = min(max(slope / precision[s, s], -1.0), 1.0)
+    return peak
 
 
 @kernel
-def _bound_above(
-    precision: Floats, linear: Floats, half: Floats, peak: Floats, work: Floats, squares: Floats
-) -> float:
+def _bound_above(precision: Floats, linear: Floats, half: Floats) -> float:
     """Bound the log of the integral of exp(linear v - v precision v / 2) over the box.
 
     About the peak, less than all squares and mixed terms is taken away: squares alone.  By
@@ -262,6 +295,8 @@ def _bound_above(
     be enough, and is if a Cholesky decomposition says so.  Either squares may become negative, or
     they stay above those of the prior, half^2, which are surely less than the precision.
     """
+    peak, squares = _find_peak(precision, linear), np.empty(len(linear))
+    work = np.empty(precision.shape)
     n_components, best = len(linear), math.inf
     for floored in range(2):
         good, bad, share = (-1.0 if floored else 1.0), 0.0, 0.5

@@ -26,9 +26,10 @@ from skdgn._runtime import LOG_SQRT_2PI, Floats
 
 Integers = NDArray[np.intp]
 
-# Boxes that are bounded for a sample, about a second's work, unless its bounds are as close as this
-# before.
+# Boxes that are bounded for a sample, about a second's work: fewer if units, features and latent
+# dimensions, multiplied, are many; unless its bounds are as close as this before.
 MOST_BOXES = 30_000
+_MOST_PRODUCTS = 4e8
 _CLOSE = 1e-6
 # The first box reaches so many standard deviations of the posterior.
 _REACH = 5.0
@@ -56,7 +57,7 @@ def bound_log_densities(explorer: Explorer, rows: Floats) -> Floats:
     for indices, observed, likelihood in observed_likelihoods(
         explorer.network, explorer.noise, rows
     ):
-        search = BoundSearch(likelihood, MOST_BOXES)
+        search = BoundSearch(likelihood, _affordable_boxes(likelihood))
         for n, row in zip(indices, observed, strict=True):
             if len(row) == 0:
                 bounds[n] = 0.0  # all of the prior
@@ -64,6 +65,13 @@ def bound_log_densities(explorer: Explorer, rows: Floats) -> Floats:
                 guess = visits.log_density[n], posterior.mean[n], posterior.covariance[n]
                 bounds[n] = search.bound(row, *guess)
     return bounds
+
+
+def _affordable_boxes(likelihood: Likelihood) -> int:
+    network = likelihood.network
+    widest = max(layer.n_outputs for layer in network.layers)
+    products = widest * max(1, network.n_features) * network.n_components
+    return int(min(MOST_BOXES, _MOST_PRODUCTS / products))
 
 
 class _Boxes(NamedTuple):

@@ -25,7 +25,7 @@ N_FEATURES = 4  # of each of the networks side by side
 
 @pytest.fixture(autouse=True)
 def _few_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(density_bounds, "MOST_BOXES", 2000)
+    monkeypatch.setattr(density_bounds, "MOST_BOXES", 1500)
 
 
 def side_by_side(
@@ -168,7 +168,7 @@ def test_bounds_agree_with_estimates_and_their_errors() -> None:
         0.1,
         activation="relu",
     )
-    rows, _ = model.sample(8, random_state=0)
+    rows, _ = model.sample(4, random_state=0)
     lower, upper = model.log_density_bounds(rows)
     estimates, errors = model.score_samples(rows), model.posterior(rows).log_density_error
     assert np.all(lower <= estimates + 4.0 * errors)
