@@ -1,10 +1,13 @@
 """Bounds of log densities, and networks whose regions are not listed.
 
-    SKDGN_DATA=<folder with mnist/> python benchmarks/bounds.py [pairs dense convolutional]
+    SKDGN_DATA=<folder with mnist/> python benchmarks/bounds.py [pairs many dense convolutional]
 
 ``pairs``: 504 pairs of a sample and a network with one, two and three latent dimensions, some of
 the samples far away or with missing values: how often the bounds that are found without a list of
-regions contain the exact log density, and how wide they are.  ``dense``: a decoder 2-512-512-784,
+regions contain the exact log density, and how wide they are.  ``many``: the same for 504 pairs with
+4, 5, 6 and 8 latent dimensions, networks side by side whose density is known (as in
+many_dimensions.py), with noise deviations of 0.3 and 0.03 and 10 deviations away; and the widths
+for networks 5-16-10 and 8-12-10.  ``dense``: a decoder 2-512-512-784,
 ``convolutional``: one of two transposed convolutions with 16 and 8 channels, both fitted to
 principal components of MNIST for a few seconds; log densities of images (``--images``), seconds of
 the processor, peak memory, widths of the bounds.  These two need PyTorch and the data.
@@ -23,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from many_dimensions import KINDS, draw, exact_log_density, exact_pair, random_network
 
 from skdgn import PiecewiseAffineDGN
 from skdgn._network import Activation, Network
@@ -70,6 +74,48 @@ def compare_pairs() -> None:
             f"{time.process_time() - started:.0f} s",
             flush=True,
         )
+
+
+def compare_many_dimensions(first_seed: int) -> None:
+    """Print how often bounds contain the exact log density, by latent dimensions and noise."""
+    for n_components, (kind, (deviation, far)) in itertools.product((4, 5, 6, 8), KINDS.items()):
+        below, above, started = [], [], time.process_time()
+        for seed in range(first_seed, first_seed + N_NETWORKS):
+            network, parts = exact_pair(n_components, seed)
+            rows = draw(network, deviation, N_SAMPLES // 4, seed, far)
+            rows[1::4, :2] = np.nan
+            exact = exact_log_density(parts, deviation**2, rows)
+            lower, upper = bound(network, deviation**2, rows)
+            below.append(exact - lower)
+            above.append(upper - exact)
+        describe(f"S = {n_components}, {kind}", below, above, time.process_time() - started)
+    for widths in ((5, 16, 10), (8, 12, 10)):
+        network, started = random_network(widths, first_seed), time.process_time()
+        rows = draw(network, np.sqrt(0.1), N_SAMPLES, first_seed, 0.0)
+        lower, upper = bound(network, 0.1, rows)
+        width, seconds = upper - lower, (time.process_time() - started) / len(rows)
+        print(
+            f"{'-'.join(map(str, widths))}: width median {np.median(width):.2f}, largest "
+            f"{width.max():.2f}, {seconds:.2f} s a sample"
+        )
+
+
+def bound(network: Network, variance: float, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bound log densities."""
+    noise = Noise.from_covariance(variance, network.n_features)
+    return Model.build(network, noise).log_density_bounds(rows, Workers(1))
+
+
+def describe(title: str, below: list[np.ndarray], above: list[np.ndarray], seconds: float) -> None:
+    """Print how many pairs are contained, and how far bounds are away."""
+    low, high = np.concatenate(below), np.concatenate(above)
+    width = low + high
+    print(
+        f"{title}: {np.sum((low >= 0.0) & (high >= 0.0))} of {len(width)} pairs contained, width "
+        f"median {np.median(width):.2f}, largest {width.max():.2f} (median below "
+        f"{np.median(low):.2f}, above {np.median(high):.2f}), {seconds / len(width):.2f} s a pair",
+        flush=True,
+    )
 
 
 def read_images(name: str) -> np.ndarray | None:
@@ -160,15 +206,18 @@ def measure_decoder(kind: str, n_images: int) -> None:
 
 def main() -> None:
     """Run the parts that were asked for."""
-    parts = ["pairs", "dense", "convolutional"]
+    parts = ["pairs", "many", "dense", "convolutional"]
     parser = argparse.ArgumentParser()
     parser.add_argument("parts", nargs="*", choices=[*parts, []], default=[])
     parser.add_argument("--images", type=int, default=100)
+    parser.add_argument("--first-seed", type=int, default=0)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)  # a rest is printed as a width
     for part in arguments.parts or parts:
         if part == "pairs":
             compare_pairs()
+        elif part == "many":
+            compare_many_dimensions(arguments.first_seed)
         else:
             measure_decoder(part, arguments.images)
 

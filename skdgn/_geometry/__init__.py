@@ -16,6 +16,7 @@ from skdgn._geometry.kinds import MOST_EXACT_DIMENSIONS, whole_space
 from skdgn._geometry.polytopes import Polytopes
 from skdgn._geometry.quadratic_program import nearest_point
 from skdgn._geometry.truncated_draws import log_integral, quantile, truncated_mean
+from skdgn._geometry.truncated_normal import integrate_along
 
 __all__ = [
     "MOST_EXACT_DIMENSIONS",
@@ -26,6 +27,7 @@ __all__ = [
     "Intervals",
     "Pieces",
     "Polytopes",
+    "integrate_along",
     "integrate_cell",
     "integrate_cell_with_error",
     "integrate_gaussian",

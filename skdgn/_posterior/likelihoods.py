@@ -68,7 +68,7 @@ class Likelihood:
         with np.errstate(over="ignore"):
             squares = np.einsum("nd,nd->n", residuals, residuals)
         heights = -0.5 * (squares + np.einsum("ns,ns->n", latent, latent))
-        return self.noise.whiten_maps(slopes), residuals, heights
+        return np.ascontiguousarray(self.noise.whiten_maps(slopes)), residuals, heights
 
 
 def observed_likelihoods(

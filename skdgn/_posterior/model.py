@@ -16,6 +16,7 @@ from skdgn._network import Network
 from skdgn._noise import Independent, Noise, NoiseUnits
 from skdgn._partition import Partition, build_partition
 from skdgn._posterior.boxes import box_log_probabilities
+from skdgn._posterior.density_bounds import bound_log_densities
 from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.feature_distributions import FeatureDistributions, distributions_given
 from skdgn._posterior.imputation import fill_with_draws, fill_with_means
@@ -30,6 +31,8 @@ MOST_REGIONS = 200_000
 _COPIES_OF_CELLS = 8
 # Visits, and as many Gaussians that are not truncated.
 _COMPARISON_COPIES = 2
+# Samples that are bounded together, each of which may take a second.
+_BOUNDED_AT_A_TIME = 16
 # Standard error of a log density where it is an estimate, if nobody asks for another one.
 INTEGRATION_TOL = 0.01
 
@@ -347,13 +350,17 @@ class Model(NetworkModel):
         return self.visitor.row_bytes
 
     def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
-        """Bound log p(x) of every sample (n, D): both bounds are exact to rounding."""
-        if self.network.n_components > MOST_EXACT_DIMENSIONS and not self.network.is_affine:
-            raise ValueError(
-                f"log_density_bounds needs n_components <= {MOST_EXACT_DIMENSIONS}, got "
-                f"{self.network.n_components}: for more, log densities are estimates, and "
-                "posterior(X).log_density_error is their standard error."
-            )
+        """Bound log p(x) of every sample (n, D): where regions are listed, exact to rounding."""
+        explorer = self.visitor
+        if isinstance(explorer, Explorer):
+            row_bytes = max(self.row_bytes, workers.memory / _BOUNDED_AT_A_TIME)
+            lower, upper = workers.fill(
+                np.empty((len(rows), 2)),
+                lambda batch: bound_log_densities(explorer, read(batch)),
+                row_bytes,
+                rows,
+            ).T
+            return lower, upper
         log_density = self.log_density(rows, workers)
         return log_density, log_density.copy()
 

@@ -159,13 +159,6 @@ def test_noise_is_widened_as_if_regions_were_listed() -> None:
         assert "_widened" not in vars(pickle.loads(pickle.dumps(model)))
 
 
-def test_four_latent_dimensions_have_no_bounds() -> None:
-    own = random_network(4, (3,))
-    model = PiecewiseAffineDGN.from_network(own.coefs, own.intercepts, 0.1, activation="relu")
-    with pytest.raises(ValueError, match=r"log_density_bounds needs n_components <= 3, got 4"):
-        model.log_density_bounds([[0.0, 0.0, 0.0]])
-
-
 @pytest.mark.parametrize("n_components", [1, 2, 3])
 def test_a_single_region_within_a_box_is_not_all_of_space(n_components: int) -> None:
     network = random_network(n_components, (3,), seed=4)
