@@ -130,8 +130,7 @@ class Visitor:
         )
         boxes = enclose_regions(self.partition, maps, self.complete.groups, units)
         n_regions, _, n_components = maps.slopes.shape
-        identity = np.broadcast_to(np.eye(n_components), (n_regions, n_components, n_components))
-        cells = self.partition.cells.whiten(np.ascontiguousarray(identity))
+        cells = self.partition.cells.whiten(np.tile(np.eye(n_components), (n_regions, 1, 1)))
         return ObservedRegions(units, maps, boxes, cells)
 
     @cached_property
