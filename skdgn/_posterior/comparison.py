@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skdgn._posterior.frames import choose_frame
 from skdgn._posterior.observed import Integers, observed_parts
 from skdgn._posterior.variational import (
     References,
@@ -90,7 +91,7 @@ class Comparison:
         """
         visits, heaviest = self._visits, self._heaviest
         masses = log_masses(
-            self._visitor.incomplete.cells,
+            self._visitor.cells,
             visits.regions[heaviest],
             self._factors[heaviest],
             self._centers[heaviest],
@@ -107,25 +108,24 @@ class Comparison:
         facets = facets._replace(normals=np.ascontiguousarray(facets.normals))
         heaviest_regions = self._visits.regions[self._heaviest]
         for part in observed_parts(partition, noise, self._table):
-            maps = part.partition.maps
-            slopes = part.noise.whiten_maps(maps.slopes)
-            offsets = part.noise.whiten(maps.offsets)
-            rows = part.noise.whiten(part.rows)
+            frame = choose_frame(part.partition.maps, part.noise)
+            maps, rows = frame.take(slice(None)), frame.whiten(part.rows)
             latent = self._latent[part.indices]
             regions = heaviest_regions[part.indices]
             images = np.einsum("nds,ns->nd", maps.slopes[regions], latent)
-            residuals = part.noise.whiten(part.rows - maps.offsets[regions] - images)
+            residuals = rows - maps.offsets[regions] - images
             yield _Part(
                 part.indices,
                 np.ascontiguousarray(rows),
                 Regions(
-                    np.ascontiguousarray(slopes),
-                    np.ascontiguousarray(offsets),
+                    np.ascontiguousarray(maps.slopes),
+                    np.ascontiguousarray(maps.offsets),
                     facets,
-                    self._visitor.incomplete.cells,
+                    self._visitor.cells,
+                    *self._visitor.bounds,
                 ),
                 References(regions, np.ascontiguousarray(residuals), np.ascontiguousarray(latent)),
-                -part.features.size * LOG_SQRT_2PI - 0.5 * part.noise.log_determinant,
+                frame.log_constant,
             )
 
     def log_density(self, latent: Floats) -> Floats:

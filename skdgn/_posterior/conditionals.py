@@ -20,15 +20,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdgn._noise import Noise
 from skdgn._partition import Partition, gather
+from skdgn._posterior.frames import Frame
 from skdgn._runtime import Floats
 
 
 class Conditionals(NamedTuple):
     """Conditional Gaussians of all regions (a tuple: kernels read it)."""
 
-    offsets: Floats  # (R, D) b~
+    offsets: Floats  # (R, D) b~; D is the number of coordinates, if these are fewer than features
     factors: Floats  # (R, S, S) F
     projections: Floats  # (R, S, D) P
     log_constants: Floats  # (R,)
@@ -37,24 +37,23 @@ class Conditionals(NamedTuple):
     facet_offsets: Floats  # (F,)
 
 
-def condition(partition: Partition, noise: Noise) -> Conditionals:
+def condition(partition: Partition, frame: Frame) -> Conditionals:
     """Condition every region's affine map on an observation."""
-    n_regions, n_features, n_components = partition.maps.shape
+    n_regions, n_coordinates, n_components = frame.shape
 
     def compute(part: slice) -> tuple[Floats, ...]:
-        maps = partition.maps.take(part)
-        slopes, offsets = noise.whiten_maps(maps.slopes), noise.whiten(maps.offsets)
+        maps = frame.take(part)
+        slopes, offsets = maps.slopes, maps.offsets
         if n_components == 1:
             lengths = np.sqrt(1.0 + np.square(slopes).sum(axis=1))
             orthonormal, factors = slopes / lengths[:, None], 1.0 / lengths[:, None]
         else:
             identity = np.broadcast_to(np.eye(n_components), (len(slopes), *(n_components,) * 2))
             orthonormal, lengths, factors = _factorize(np.concatenate([slopes, identity], axis=1))
-        projections = np.swapaxes(orthonormal[:, :n_features], 1, 2)
+        projections = np.swapaxes(orthonormal[:, :n_coordinates], 1, 2)
         return offsets, np.ascontiguousarray(projections), factors, lengths
 
     offsets, projections, factors, lengths = gather(n_regions, compute)
-    log_constants = -0.5 * (n_features * np.log(2.0 * np.pi) + noise.log_determinant)
 
     facets = partition.cells.facets()
     regions = np.repeat(np.arange(n_regions), np.diff(facets.start))
@@ -64,7 +63,7 @@ def condition(partition: Partition, noise: Noise) -> Conditionals:
         offsets=offsets,
         factors=factors,
         projections=projections,
-        log_constants=log_constants - np.log(lengths).sum(axis=1),
+        log_constants=frame.log_constant - np.log(lengths).sum(axis=1),
         facet_start=facets.start,
         facet_normals=normals / sizes[:, None],
         facet_offsets=facets.offsets / sizes,

@@ -20,6 +20,7 @@ from skdgn._geometry import nearest_point
 from skdgn._noise import Noise
 from skdgn._partition import Partition
 from skdgn._posterior.conditionals import Conditionals, condition
+from skdgn._posterior.frames import choose_frame
 from skdgn._posterior.observed import Integers, Observed, observed_parts
 from skdgn._runtime import Floats, inlined_kernel, kernel
 
@@ -59,8 +60,8 @@ def find_modes(partition: Partition, noise: Noise, rows: Floats, zero_noise: boo
 def _condition(part: Observed, scale: float) -> tuple[Conditionals, Floats]:
     """Conditional Gaussians, and rows, for a noise with its covariance multiplied by a number."""
     noise = part.noise.rescale(np.full(max(1, part.features.size), math.sqrt(scale)))
-    rows = np.ascontiguousarray(noise.whiten(part.rows))
-    return condition(part.partition, noise), rows
+    frame = choose_frame(part.partition.maps, noise)
+    return condition(part.partition, frame), np.ascontiguousarray(frame.whiten(part.rows))
 
 
 def _search(part: Observed, scale: float, found: Floats) -> Integers:

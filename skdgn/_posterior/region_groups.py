@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._geometry import Cells, Corners, Pieces
-from skdgn._noise import Noise
 from skdgn._partition import Partition
+from skdgn._posterior.frames import Frame
 from skdgn._runtime import Floats
 
 Integers = NDArray[np.intp]
@@ -60,24 +60,23 @@ class Groups(NamedTuple):
     log_constant: float  # largest log density of the noise
 
 
-def group_regions(partition: Partition, noise: Noise, in_groups: bool = True) -> Groups:
+def group_regions(partition: Partition, frame: Frame, in_groups: bool = True) -> Groups:
     """Halve the regions, again and again, across the latent dimension in which they differ most.
 
     Or leave them in one group.
     """
-    n_regions, n_features, n_components = partition.maps.shape
-    log_constant = -0.5 * (noise.n_features * math.log(2.0 * math.pi) + noise.log_determinant)
+    n_regions, n_coordinates, n_components = frame.shape
     few = _MOST_INTERVALS if n_components == 1 else _LARGEST_LEAF
     if n_regions <= few or not in_groups:
-        return _one_group(n_regions, n_features, n_components, log_constant)
+        return _one_group(n_regions, n_coordinates, n_components, frame.log_constant)
     corners, squares = cut_corners(partition.cells)
     n_leaves = 1
     while n_leaves * _LARGEST_LEAF < n_regions:
         n_leaves *= 2
     regions = _sort_regions(corners, n_leaves)
     start = -(-np.arange(n_leaves + 1) * n_regions // n_leaves)
-    tree = _Tree(n_leaves, n_features, n_components)
-    tree.enclose_leaves(start, regions, corners, partition, noise)
+    tree = _Tree(n_leaves, n_coordinates, n_components)
+    tree.enclose_leaves(start, regions, corners, frame)
     tree.enclose_groups()
     return Groups(
         n_leaves,
@@ -88,7 +87,7 @@ def group_regions(partition: Partition, noise: Noise, in_groups: bool = True) ->
         tree.widths,
         tree.radii,
         reduce_over_tree(np.minimum, squares, start, regions),
-        log_constant,
+        frame.log_constant,
     )
 
 
@@ -148,6 +147,21 @@ def cut_corners(cells: Cells) -> tuple[Corners, Floats]:
     return Corners(start, np.concatenate(points)[order]), squares
 
 
+def bound_cells(cells: Cells) -> tuple[Floats, Floats]:
+    """Find boxes around cells, infinite unless all corners are known: (R, S) each."""
+    corners, squares = cut_corners(cells)
+    n_dimensions = corners.points.shape[1]
+    lower = np.full((len(cells), n_dimensions), -np.inf)
+    upper = np.full((len(cells), n_dimensions), np.inf)
+    some = np.flatnonzero(np.diff(corners.start))
+    if some.size > 0:
+        begins = corners.start[some]
+        lower[some] = np.minimum.reduceat(corners.points, begins)
+        upper[some] = np.maximum.reduceat(corners.points, begins)
+    lower[squares < np.inf], upper[squares < np.inf] = -np.inf, np.inf
+    return lower, upper
+
+
 def _cut_at_cube(cells: Cells, n_dimensions: int) -> Pieces:
     """Cut off what lies outside the cube."""
     pieces = Pieces(cells, np.arange(len(cells)), np.ones(len(cells), dtype=bool))
@@ -200,15 +214,14 @@ class _Tree:
         start: Integers,
         regions: Integers,
         corners: Corners,
-        partition: Partition,
-        noise: Noise,
+        frame: Frame,
     ) -> None:
         """Enclose the images of the corners of the leaves' regions."""
         for leaves in _parts(0, self.n_leaves):
             first, last = start[leaves.start], start[leaves.stop]
             own = regions[first:last]
-            maps = partition.maps.take(own)
-            slopes, offsets = noise.whiten_maps(maps.slopes), noise.whiten(maps.offsets)
+            maps = frame.take(own)
+            slopes, offsets = maps.slopes, maps.offsets
             nodes = np.arange(leaves.start, leaves.stop) + self.n_leaves
             self._place_axes(nodes, np.add.reduceat(slopes, start[leaves] - first))
             n_corners = np.diff(corners.start)[own]

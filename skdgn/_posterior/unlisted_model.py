@@ -17,7 +17,6 @@ from skdgn._geometry import MOST_EXACT_DIMENSIONS
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._partition import (
-    ComposedMaps,
     LatentBoxes,
     Partition,
     TooManyRegionsError,
@@ -25,6 +24,7 @@ from skdgn._partition import (
     refuse_hopeless,
 )
 from skdgn._posterior.box_exploration import BoxExplorer, Gaussians
+from skdgn._posterior.frames import count_coordinates
 from skdgn._posterior.model import MOST_REGIONS, Model, NetworkModel
 from skdgn._posterior.visits import Visitor
 from skdgn._runtime import Floats, Workers, read
@@ -66,7 +66,8 @@ def build_model(network: Network, noise: Noise) -> NetworkModel:
     """Build the model of any network, which lists its regions unless they are too many."""
     if network.n_components > MOST_EXACT_DIMENSIONS:
         return Model.build(network, noise)
-    map_bytes = _COPIES_OF_MAPS * 8.0 * (network.n_components + 1) * network.n_features
+    n_coordinates = count_coordinates(network.layers[-1])
+    map_bytes = _COPIES_OF_MAPS * 8.0 * (network.n_components + 1) * n_coordinates
     most_regions = int(min(MOST_REGIONS, _MOST_BYTES / map_bytes))
     try:
         refuse_hopeless(network, most_regions)
@@ -138,8 +139,7 @@ class UnlistedModel(NetworkModel):
     def _cut(self, boxes: LatentBoxes) -> Partition:
         """Find the regions within boxes."""
         partition = build_partition(self.network, _MOST_PIECES, within=boxes.cells())
-        # So few regions that their maps are composed once.
-        return replace(partition, maps=ComposedMaps.of(partition.maps.composed))
+        return partition
 
     def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Log p(x) of every sample (n, D), from the regions that matter."""

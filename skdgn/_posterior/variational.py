@@ -48,6 +48,8 @@ class Regions(NamedTuple):
     offsets: Floats  # (R, D)
     facets: Facets
     cells: Any  # whitened with identity matrices
+    lower: Floats  # (R, S) of boxes around the regions, -inf if nothing is known
+    upper: Floats  # (R, S)
 
 
 class Reference(NamedTuple):
@@ -139,7 +141,15 @@ def _expect(
     average, spread = np.empty(n_components), np.empty((n_components, n_components))
     slope, hessian = np.empty(n_components), np.empty((n_components, n_components))
     value = 0.0
+    deviations = np.sqrt((factor * factor).sum(axis=1))
     for r in range(len(regions.offsets)):
+        # A box is looked at first: there may be many regions, and few that are near.
+        outside = 0.0
+        for s in range(n_components):
+            apart = max(regions.lower[r, s] - mean[s], mean[s] - regions.upper[r, s])
+            outside = max(outside, apart / deviations[s])
+        if -0.5 * outside * outside < log_mass_error:
+            continue
         outside = _distance_to_region(regions.facets, r, mean, factor)
         if -0.5 * outside * outside < log_mass_error:
             continue

@@ -27,8 +27,9 @@ from skdgn._geometry import (
 )
 from skdgn._network import Codes
 from skdgn._noise import Noise, NoiseUnits, find_holes, make_holes
-from skdgn._partition import Partition, add_regions
+from skdgn._partition import Partition, add_regions, gather
 from skdgn._posterior.conditionals import Conditionals, condition
+from skdgn._posterior.frames import Frame, choose_frame
 from skdgn._posterior.incomplete_conditionals import (
     RegionMaps,
     condition_region,
@@ -36,7 +37,7 @@ from skdgn._posterior.incomplete_conditionals import (
     scale_row,
 )
 from skdgn._posterior.latent_boxes import enclose_regions, no_boxes
-from skdgn._posterior.region_groups import group_regions
+from skdgn._posterior.region_groups import bound_cells, group_regions
 from skdgn._posterior.search import (
     LARGE,
     CompleteRegions,
@@ -102,6 +103,7 @@ class Visitor:
 
     partition: Partition
     noise: Noise
+    frame: Frame  # in which complete samples are compared with regions
     complete: CompleteRegions
 
     @classmethod
@@ -110,10 +112,11 @@ class Visitor:
 
         For few rows, it takes longer to group regions than to look at each of them.
         """
-        conditionals = condition(partition, noise)
-        groups = group_regions(partition, noise, in_groups)
+        frame = choose_frame(partition.maps, noise)
+        conditionals = condition(partition, frame)
+        groups = group_regions(partition, frame, in_groups)
         whitened_cells = partition.cells.whiten(conditionals.factors)
-        return cls(partition, noise, CompleteRegions(conditionals, groups, whitened_cells))
+        return cls(partition, noise, frame, CompleteRegions(conditionals, groups, whitened_cells))
 
     def with_noise(self, noise: Noise) -> Visitor:
         """Return the same with other noise."""
@@ -129,9 +132,13 @@ class Visitor:
             self.partition.cells.facets(),
         )
         boxes = enclose_regions(self.partition, maps, self.complete.groups, units)
-        n_regions, _, n_components = maps.slopes.shape
-        cells = self.partition.cells.whiten(np.tile(np.eye(n_components), (n_regions, 1, 1)))
-        return ObservedRegions(units, maps, boxes, cells)
+        return ObservedRegions(units, maps, boxes, self.cells)
+
+    @cached_property
+    def cells(self) -> Any:
+        """The regions as they are in latent space, to be whitened one by one."""
+        n_regions, _, n_components = self.frame.shape
+        return self.partition.cells.whiten(np.tile(np.eye(n_components), (n_regions, 1, 1)))
 
     @cached_property
     def _none_incomplete(self) -> ObservedRegions:
@@ -147,6 +154,11 @@ class Visitor:
             no_boxes(self.noise.n_features),
             self.complete.cells,
         )
+
+    @cached_property
+    def bounds(self) -> tuple[Floats, Floats]:
+        """Boxes around the regions: lower and upper ends."""
+        return bound_cells(self.partition.cells)
 
     def settle(self, visits: Visits) -> Visitor:
         """Return what knows the regions of visits: these are listed, all of them."""
@@ -197,7 +209,7 @@ class Visitor:
         n_regions, _, n_components = self.partition.maps.shape
         is_complete = np.full(len(rows), prepared)
         if prepared and not missing.any():
-            whitened = self.noise.whiten(rows)
+            whitened = self.frame.whiten(rows)
             # (A single region may also be a box that was cut out of latent space.)
             if n_regions == 1 and self.conditionals.facet_offsets.size == 0:
                 return _visit_whole_space(self.conditionals, whitened)
@@ -205,9 +217,10 @@ class Visitor:
                 return _visit_few_intervals(self.complete, whitened)
             observed = self._none_incomplete
         else:
-            whitened, observed = np.full(rows.shape, np.nan), self.incomplete
+            whitened = np.full((len(rows), self.frame.shape[1]), np.nan)
+            observed = self.incomplete
             is_complete &= ~missing.any(axis=1)
-            whitened[is_complete] = self.noise.whiten(rows[is_complete])
+            whitened[is_complete] = self.frame.whiten(rows[is_complete])
         regions = Regions(self.complete, observed)
         axes, log_share_error = loop_settings(n_components)
         visits = _collect_visits(
@@ -236,6 +249,8 @@ class Visitor:
 
         Truncated to its region, N(factor @ center, factor @ factor') is the posterior there.
         """
+        if not np.isnan(rows).any():
+            return self._condition_complete(rows, visits)
         n_components = visits.means.shape[1]
         factors = np.empty((len(visits.regions), n_components, n_components))
         centers = np.empty((len(visits.regions), n_components))
@@ -250,6 +265,20 @@ class Visitor:
             centers,
         )
         return factors, centers
+
+    def _condition_complete(self, rows: Floats, visits: Visits) -> tuple[Floats, Floats]:
+        """Read off what was prepared."""
+        offsets, projections = self.conditionals.offsets, self.conditionals.projections
+        whitened = self.frame.whiten(rows)
+        owner = np.repeat(np.arange(len(rows)), np.diff(visits.start))
+
+        def compute(part: slice) -> tuple[Floats, ...]:
+            regions = visits.regions[part]
+            residuals = whitened[owner[part]] - offsets[regions]
+            return (np.einsum("vsd,vd->vs", projections[regions], residuals),)
+
+        (centers,) = gather(len(owner), compute)
+        return self.conditionals.factors[visits.regions], centers
 
 
 def _visit_whole_space(conditionals: Conditionals, whitened: Floats) -> Visits:

@@ -12,6 +12,7 @@ from skdgn import PiecewiseAffineDGN
 from skdgn._network import Network
 from skdgn._noise.gaussian import Noise
 from skdgn._posterior.conditionals import condition
+from skdgn._posterior.frames import choose_frame
 from tests.networks import random_network
 from tests.reference import simplices
 
@@ -106,7 +107,7 @@ def test_densities_equal_those_of_the_papers_route() -> None:
     model = model_of(network.coefs, network.intercepts)
     rows, _ = model.sample(2, random_state=0)
     noise = Noise.from_covariance(NOISE, 3)
-    conditionals = condition(model.partition_, noise)
+    conditionals = condition(model.partition_, choose_frame(model.partition_.maps, noise))
     slopes = noise.whiten_maps(model.partition_.maps.slopes)
     facets = model.partition_.cells.facets()
     members = [slice(*pair) for pair in itertools.pairwise(facets.start)]
