@@ -180,7 +180,7 @@ class ExactConditioning(ExactInference):
 
         def probabilities(distributions: FeatureDistributions, values: Floats) -> Floats:
             missing = np.isnan(values)
-            result = distributions.cdf(np.where(missing, distributions.mean, values))
+            result = distributions.cdf(np.where(missing, 0.0, values))
             return np.where(missing, np.nan, result)
 
         rows, others = self._validate_rows(X), self._other_features(given)

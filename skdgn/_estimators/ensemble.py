@@ -393,16 +393,8 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         average = super()._fitted_model()
         if len(self.noise_scales_) == 1:
             return average
-        return WeightedSum(
-            average.weights,
-            [
-                WeightedSum(
-                    self.scale_weights_,
-                    [member.widen(scale) for scale in self.noise_scales_.tolist()],
-                )
-                for member in average.members
-            ],
-        )
+        scales = self.noise_scales_, self.scale_weights_
+        return WeightedSum(average.weights, [member.blur(*scales) for member in average.members])
 
     def _needs_bic(self) -> bool:
         return self.n_best is not None or (isinstance(self.weights, str) and self.weights == "bic")

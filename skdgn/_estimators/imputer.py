@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import check_is_fitted
 
+from skdgn._estimators.attributes import unchanged_by_failure
 from skdgn._estimators.delegation import DelegatingMixin
 from skdgn._estimators.density import ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
@@ -128,17 +129,20 @@ class DGNImputer(
         >>> DGNImputer(linear).fit(X).estimator_.n_features_in_
         2
         """
-        rows = self._validate(X, reset=True)
-        template = self.estimator
-        if template is None:
-            weights = check_weights(sample_weight, rows)
-            template = default_mixture(weights.sum(), covariance_type="diag")
-        estimator = self._configure(clone(template))
-        # Only frames bring the names along that an error about a column is to mention.
-        self.estimator_ = estimator.fit(X if hasattr(X, "columns") else rows, None, sample_weight)
-        self.indicator_ = None
-        if self.add_indicator:
-            self.indicator_ = MissingIndicator(error_on_new=False).fit(rows)
+        with unchanged_by_failure(self):
+            rows = self._validate(X, reset=True)
+            template = self.estimator
+            if template is None:
+                weights = check_weights(sample_weight, rows)
+                template = default_mixture(weights.sum(), covariance_type="diag")
+            estimator = self._configure(clone(template))
+            # Only frames bring the names along that an error about a column is to mention.
+            self.estimator_ = estimator.fit(
+                X if hasattr(X, "columns") else rows, None, sample_weight
+            )
+            self.indicator_ = None
+            if self.add_indicator:
+                self.indicator_ = MissingIndicator(error_on_new=False).fit(rows)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:

@@ -139,13 +139,13 @@ default=None
             Observed entries are returned as they are.  A frame is returned as a frame, with the
             same columns and index; several draws as a list of frames.
         error : ndarray of shape (n_samples, n_features)
-            Standard errors of the means, if ``return_error``: zero where they are exact.
+            Estimated errors of the means, if ``return_error``: zero where they are exact.
 
         Notes
         -----
         Everything is exact for samples without bounds, but for the means of a `TransformedDensity`:
-        they are those of 1,000 draws, always the same ones.  With bounds, draws are exact, as those
-        of `sample` are, and means where `log_probability` is: for networks with one latent
+        they are integrals, to a thousandth of a standard deviation.  With bounds, draws are exact,
+        as those of `sample` are, and means where `log_probability` is: for networks with one latent
         dimension whose noise is independent between features, and sums of such.  For others a mean
         is that of 1,000 draws.
 

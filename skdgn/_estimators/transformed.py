@@ -87,7 +87,8 @@ class TransformedDensity(
     -----
     Log densities, conditional densities, quantiles and draws are as exact as those of the
     estimator.  The mean of a missing value has no closed form in the units of the samples: it is
-    the average of 1,000 draws, and ``impute(X, return_error=True)`` tells its standard error.
+    an integral over its distribution function, to a thousandth of its standard deviation, and
+    ``impute(X, return_error=True)`` tells an estimate of the error.
 
     A transformer of scikit-learn is given the weights of the samples if its `fit` takes them;
     otherwise samples without weight are left out, and all others count alike.

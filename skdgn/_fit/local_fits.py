@@ -325,7 +325,7 @@ class LocalFits:
         return sum(model.n_parameters for model in state.models) + len(state.models)
 
     def _problem(self, shares: Floats) -> MixtureProblem:
-        chosen = np.flatnonzero(shares * self.weights > _SMALLEST_SHARE)
+        chosen = np.flatnonzero((shares > _SMALLEST_SHARE) & (self.weights > 0.0))
         own = replace(
             self.problem.network,
             rows=self.samples[chosen],
@@ -383,7 +383,7 @@ class LocalFits:
     def _cuts(self, k: int) -> list[tuple[Floats, Floats]]:
         """Cut the samples of a network in two, in several ways: shares (n,) of both parts."""
         shares = self.shares[:, k]
-        members = np.flatnonzero(shares * self.weights > _SMALLEST_SHARE)
+        members = np.flatnonzero((shares > _SMALLEST_SHARE) & (self.weights > 0.0))
         if members.size == 0:
             return []
         samples, weights = self.completed[members], (shares * self.weights)[members]
@@ -406,7 +406,7 @@ class LocalFits:
         """Draw latent points of a network's samples, from Gaussians like their posteriors."""
         model = self.state.models[k]
         weights = self.shares[:, k] * self.weights
-        members = np.flatnonzero(weights > _SMALLEST_SHARE)
+        members = np.flatnonzero((self.shares[:, k] > _SMALLEST_SHARE) & (weights > 0.0))
         if len(members) > _MOST_POINTS:
             members = self.generator.choice(members, _MOST_POINTS, replace=False)
         samples = self.samples[members]

@@ -27,6 +27,8 @@ from skdgn._runtime import Floats, ScaledRows, Workers, read, sample_rows
 
 # A table that is not in memory starts from so many of its samples.
 _STARTING_SAMPLES = 20_000
+# Weights are counts of samples, which are repeated, unless there were more of them.
+_MOST_REPEATED = 1_000_000
 # Iterations of the linear networks that stand in for scikit-learn's Gaussian mixture.
 _LINEAR_ITERATIONS = 100
 _LINEAR_TOLERANCE = 1e-3
@@ -182,7 +184,7 @@ def start_mixture(
     """Begin with networks that are linear, and as likely as a Gaussian mixture."""
     samples, weights, shares = _choose_samples(problem.network, settings.init, generator)
     # scikit-learn's mixture knows neither missing values nor weights: linear networks do.
-    is_known = not np.isnan(samples).any() and np.array_equal(weights, np.rint(weights))
+    is_known = not np.isnan(samples).any() and _are_counts(weights)
     by_networks = isinstance(shares, str) and shares == "gaussian_mixture" and not is_known
     gaussians = _find_gaussians(
         complete_rows(samples, weights),
@@ -226,6 +228,11 @@ def start_mixture(
         slopes, mean = model.network.coefs[-1], model.network.intercepts[-1]
         networks.append(bend_network(slopes, mean, model.noise, architecture, own.noise_floors))
     return problem.begin(state.weights, networks)
+
+
+def _are_counts(weights: Floats) -> bool:
+    """Whether samples may be repeated in place of their weights."""
+    return bool(np.array_equal(weights, np.rint(weights)) and weights.sum() <= _MOST_REPEATED)
 
 
 def _choose_samples(

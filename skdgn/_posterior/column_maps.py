@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_ndtr, logit, logsumexp, ndtri_exp
+from scipy.special import expit, log_ndtr, logit, ndtri_exp
 
 from skdgn._runtime import LOG_SQRT_2PI, Floats
 
@@ -142,9 +143,10 @@ class NormalScores:
         low, high = scores.min(axis=1), scores.max(axis=1)
         found = 0.5 * (low + high)
         for _ in range(_MOST_STEPS):
-            excess = self.forward(found) - transformed
+            scores = self.forward(found)
+            excess = scores - transformed
             low, high = np.where(excess < 0.0, found, low), np.where(excess < 0.0, high, found)
-            new = found - excess * np.exp(-self.log_slope(found))
+            new = found - excess * np.exp(-self._log_slope(found, scores))
             new = np.where((low <= new) & (new <= high), new, 0.5 * (low + high))
             is_done = np.abs(excess) <= _ROUNDING * np.maximum(np.abs(transformed), 1.0)
             found = new
@@ -154,8 +156,11 @@ class NormalScores:
 
     def log_slope(self, values: Floats) -> Floats:
         """Log of T'(x)."""
-        log_density = logsumexp(self.log_terms(values), axis=1)
-        return np.asarray(log_density + 0.5 * self.forward(values) ** 2 + LOG_SQRT_2PI)
+        return self._log_slope(values, self.forward(values))
+
+    def _log_slope(self, values: Floats, transformed: Floats) -> Floats:
+        log_density = np.logaddexp.reduce(self.log_terms(values), axis=1)
+        return log_density + 0.5 * transformed**2 + LOG_SQRT_2PI
 
     def log_terms(self, values: Floats) -> Floats:
         """Log densities of the single Gaussians, weighted: (n, K)."""
@@ -169,8 +174,8 @@ class NormalScores:
         """Log probabilities of less and of more than values."""
         scores, log_weights = self._scores(values), np.log(self.weights)
         return (
-            np.asarray(logsumexp(log_weights + log_ndtr(scores), axis=-1)),
-            np.asarray(logsumexp(log_weights + log_ndtr(-scores), axis=-1)),
+            np.logaddexp.reduce(log_weights + log_ndtr(scores), axis=-1),
+            np.logaddexp.reduce(log_weights + log_ndtr(-scores), axis=-1),
         )
 
 
@@ -195,22 +200,31 @@ class StraightTails:
     def forward(self, values: Floats) -> Floats:
         """T(x)."""
         near = np.clip(values, self.low, self.high)
+        beyond = values - near
         with np.errstate(over="ignore"):  # infinity, which is too far out for all models
-            return self.function.forward(near) + self._slopes(near) * (values - near)
+            return self.function.forward(near) + self._slopes(beyond) * beyond
 
     def backward(self, transformed: Floats) -> Floats:
         """The x with T(x) = y."""
-        ends = self.function.forward(np.array([self.low, self.high]))
-        near = np.clip(transformed, *ends)
+        near = np.clip(transformed, *self._ends[0])
         values = np.clip(self.function.backward(near), self.low, self.high)
-        return values + (transformed - near) / self._slopes(values)
+        beyond = transformed - near
+        return values + beyond / self._slopes(beyond)
 
     def log_slope(self, values: Floats) -> Floats:
         """Log of T'(x)."""
         return self.function.log_slope(np.clip(values, self.low, self.high))
 
-    def _slopes(self, values: Floats) -> Floats:
-        return np.exp(self.function.log_slope(values))
+    @cached_property
+    def _ends(self) -> tuple[Floats, Floats]:
+        """The function at both ends, and its slopes."""
+        ends = np.array([self.low, self.high])
+        return self.function.forward(ends), np.exp(self.function.log_slope(ends))
+
+    def _slopes(self, beyond: Floats) -> Floats:
+        """Slopes of the line below, and of that above."""
+        below, above = self._ends[1]
+        return np.where(beyond < 0.0, below, above)
 
 
 _POSITIVE = (0.0, math.inf)
@@ -301,8 +315,7 @@ class ColumnMaps:
     def limits(self, bounds: Floats) -> Floats:
         """Transform bounds (n, D), which may be infinite or beyond the domain."""
         transformed, _, outside = self.forward(np.where(np.isinf(bounds), np.nan, bounds))
-        middles = [_inner_point(chain) for chain in self.chains]
-        beyond = np.where(bounds > middles, np.inf, -np.inf)
+        beyond = np.where(bounds > self._middles, np.inf, -np.inf)
         return np.where(outside | np.isinf(bounds), beyond, transformed)
 
     def backward(self, transformed: Floats) -> Floats:
@@ -315,10 +328,7 @@ class ColumnMaps:
             values[..., j] = column.reshape(transformed.shape[:-1])
         return values
 
-
-def _inner_point(chain: tuple[ColumnMap, ...]) -> float:
-    """Find a point of the domain."""
-    middle = np.zeros(1)
-    for step in reversed(chain):
-        middle = step.backward(middle)
-    return float(middle[0])
+    @cached_property
+    def _middles(self) -> Floats:
+        """A point of each feature's domain."""
+        return self.backward(np.zeros(len(self.chains)))

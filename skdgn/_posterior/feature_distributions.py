@@ -20,11 +20,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr, softmax
+from scipy.special import ndtr
 
 from skdgn._geometry import Cells, Facets, integrate_gaussian, whole_space
 from skdgn._posterior.explorer import Explorer
@@ -41,6 +41,8 @@ _LOG_ERROR = math.log(1e-15)
 # more than a thousand standard deviations, a Gaussian stands for the feature: an approximation,
 # good if what is left of z moves the feature by less than its noise does.
 _SMALLEST_LOG_MASS = -1e6
+# What has a smaller share than this in a sum is lost to rounding, and left out.
+NEGLIGIBLE_SHARE = 1e-17
 
 
 class FeatureDistributions(Protocol):
@@ -108,7 +110,8 @@ class MixedDistributions:
         with np.errstate(divide="ignore"):
             log_weights = np.log(self.weights)[:, :, None]
         log_densities = np.stack([part.log_pdf(values) for part in self.parts])
-        return np.asarray(logsumexp(log_weights + log_densities, axis=0))
+        with np.errstate(invalid="ignore"):  # of NaN, NaN
+            return np.logaddexp.reduce(log_weights + log_densities, axis=0)
 
     def _average(self, of_parts: list[Floats]) -> Floats:
         return np.einsum("pn,pnk->nk", self.weights, np.stack(of_parts))
@@ -118,32 +121,45 @@ def mix(parts: Sequence[FeatureDistributions], weights: Floats) -> FeatureDistri
     """Mix the conditional distributions of densities with these weights (K,)."""
     with np.errstate(divide="ignore"):
         joint = np.log(weights)[:, None] + np.stack([part.log_density for part in parts])
-    log_density = np.asarray(logsumexp(joint, axis=0))
+    log_density = np.logaddexp.reduce(joint, axis=0)
     # Where nothing is known, no part is likelier than another.
-    joint[:, np.isneginf(log_density)] = 0.0
-    given = np.asarray(softmax(joint, axis=0))
-    leaves: list[tuple[Floats, FeatureDistributions]] = []
+    joint[:, np.isneginf(log_density)] = -math.log(len(parts))
+    given = np.exp(joint - np.logaddexp.reduce(joint, axis=0))
+    # Distributions of a kind are many, and quick if they are taken together.
+    kinds: dict[int, list[tuple[Floats, Any]]] = {}
+    others: list[tuple[Floats, FeatureDistributions]] = []
     for weight, part in zip(given, parts, strict=True):
+        leaves: list[tuple[Any, Any]] = [(1.0, part)]
         if isinstance(part, MixedDistributions):
-            leaves += zip(weight * part.weights, part.parts, strict=True)
-        else:
-            leaves.append((weight, part))
-    # Gaussians are many, and quick if they are taken together.
-    gaussians = [
-        (weight, leaf) for weight, leaf in leaves if isinstance(leaf, GaussianDistributions)
-    ]
-    if gaussians:
-        leaves = [pair for pair in leaves if not isinstance(pair[1], GaussianDistributions)]
-        own = np.array([weight for weight, _ in gaussians])
+            leaves = list(zip(part.weights, part.parts, strict=True))
+        for own, leaf in leaves:
+            if isinstance(leaf, GaussianDistributions | RegionDistributions):
+                kinds.setdefault(leaf.n_dimensions, []).append((weight * own, leaf))
+            else:
+                others.append((weight * own, leaf))
+    for alike in kinds.values():
+        own = np.array([weight for weight, _ in alike])
         total = own.sum(axis=0)
         shares = np.divide(own, total, out=np.full(own.shape, 1.0 / len(own)), where=total > 0.0)
-        joined = GaussianDistributions.join([leaf for _, leaf in gaussians], shares, log_density)
-        if not leaves:
-            return joined
-        leaves.append((total, joined))
+        joined = alike[0][1].join([leaf for _, leaf in alike], shares, log_density)
+        others.append((total, joined))
+    if len(kinds) == len(others) == 1:
+        return others[0][1]
     return MixedDistributions(
-        [leaf for _, leaf in leaves], np.array([weight for weight, _ in leaves]), log_density
+        [leaf for _, leaf in others], np.array([weight for weight, _ in others]), log_density
     )
+
+
+# Fields that have an entry for each visit, and stay as they are in a mixture.
+_OF_VISITS = (
+    "slopes",
+    "offsets",
+    "deviations",
+    "region_means",
+    "region_variances",
+    "factors",
+    "centers",
+)
 
 
 @dataclass(frozen=True)
@@ -163,8 +179,60 @@ class RegionDistributions:
     deviations: Floats  # (v, k)
     region_means: Floats  # (v, k) over the region
     region_variances: Floats  # (v, k)
-    lift: Callable[[], tuple[Cells, Integers]]  # the visits' cells in coordinates (u, e)
-    join: Callable[[Floats], Floats]  # log densities (n, k) of the condition and a value each
+    regions: Integers  # (v,)
+    facets: Facets  # of regions
+    factors: Floats  # (v, S, S)
+    centers: Floats  # (v, S)
+    log_pdf: Callable[[Floats], Floats]  # log densities of values (n, k): (n, k)
+
+    @property
+    def n_dimensions(self) -> int:
+        """Number of latent dimensions."""
+        return self.slopes.shape[2]
+
+    @classmethod
+    def join(cls, parts: Sequence[Self], weights: Floats, log_density: Floats) -> Self:
+        """Mix distributions with these weights (p, n); regions without a share are left out."""
+        samples = np.concatenate([part._repeat(np.arange(len(log_density))) for part in parts])
+        shares = np.concatenate(
+            [
+                part.responsibilities * part._repeat(own)
+                for own, part in zip(weights, parts, strict=True)
+            ]
+        )
+        largest = np.zeros(len(log_density))
+        np.maximum.at(largest, samples, shares)
+        kept = np.flatnonzero(shares >= NEGLIGIBLE_SHARE * largest[samples])
+        kept = kept[np.argsort(samples[kept], kind="stable")]
+
+        def gather(name: str) -> NDArray[Any]:
+            return np.asarray(np.concatenate([getattr(part, name) for part in parts])[kept])
+
+        counts = [np.diff(part.facets.start) for part in parts]
+        first = np.cumsum([0] + [len(own) for own in counts[:-1]])
+        regions = np.concatenate([part.regions + f for part, f in zip(parts, first, strict=True)])
+        facets = Facets(
+            np.concatenate([[0], np.cumsum(np.concatenate(counts))]),
+            np.concatenate([part.facets.normals for part in parts]),
+            np.concatenate([part.facets.offsets for part in parts]),
+        )
+
+        def log_pdf(values: Floats) -> Floats:
+            with np.errstate(divide="ignore"):
+                log_weights = np.log(weights)[:, :, None]
+            log_densities = np.stack([part.log_pdf(values) for part in parts])
+            with np.errstate(invalid="ignore"):  # of NaN, NaN
+                return np.logaddexp.reduce(log_weights + log_densities, axis=0)
+
+        return cls(
+            log_density=log_density,
+            start=np.searchsorted(samples[kept], np.arange(len(log_density) + 1)),
+            responsibilities=shares[kept],
+            regions=regions[kept],
+            facets=facets,
+            log_pdf=log_pdf,
+            **{name: gather(name) for name in _OF_VISITS},
+        )
 
     @property
     def mean(self) -> Floats:
@@ -183,7 +251,7 @@ class RegionDistributions:
 
         Not those of which a share of the mass cannot be told.
         """
-        cells, places = self.lift()
+        cells, places = _lift_cells(self.facets, self.regions, self.factors, self.centers)
         log_masses = _log_masses(cells)
         near = np.flatnonzero(log_masses > _SMALLEST_LOG_MASS)
         return cells.take(near), places[near], log_masses[near]
@@ -209,12 +277,6 @@ class RegionDistributions:
             shares[places, feature] = self._shares_below(of_visits[places, feature], feature)
         return np.clip(self._sum_over_regions(shares), 0.0, 1.0)
 
-    def log_pdf(self, values: Floats) -> Floats:
-        """Log densities of these values (n, k): (n, k)."""
-        # What is too far out is conditioned on nothing, whose log density is zero.
-        log_condition = np.where(np.isneginf(self.log_density), 0.0, self.log_density)
-        return self.join(values) - log_condition[:, None]
-
     def _shares_below(self, values: Floats, feature: int) -> Floats:
         """Share of each cell's mass where a feature is at most its value (c,)."""
         cells, places, whole = self._cells
@@ -234,7 +296,7 @@ class RegionDistributions:
         shares[parents] = np.exp(log_masses - whole[parents])
         return shares
 
-    def _repeat(self, values: Floats) -> Floats:
+    def _repeat(self, values: NDArray[Any]) -> NDArray[Any]:
         """Repeat what there is for every sample for every visit."""
         return np.repeat(values, np.diff(self.start), axis=0)
 
@@ -269,15 +331,15 @@ def distributions_given(
         whole = np.ones((1, len(rows)))
         return GaussianDistributions(log_density, whole, means[None], np.sqrt(variances)[None])
     slopes = latent_slopes @ factors
-    facets = settled.partition.cells.facets()
 
-    def join(values: Floats) -> Floats:
+    def log_pdf(values: Floats) -> Floats:
         log_joint = np.empty(values.shape)
         for column, feature in enumerate(features):
             joint = rows.copy()
             joint[:, feature] = values[:, column]
             log_joint[:, column] = visitor.visit(joint).log_density
-        return log_joint
+        # What is too far out is conditioned on nothing, whose log density is zero.
+        return log_joint - np.where(unknown, 0.0, log_density)[:, None]
 
     return RegionDistributions(
         log_density=log_density,
@@ -288,8 +350,11 @@ def distributions_given(
         deviations=deviations,
         region_means=means,
         region_variances=variances,
-        lift=lambda: _lift_cells(facets, visits.regions, factors, centers),
-        join=join,
+        regions=visits.regions,
+        facets=settled.partition.cells.facets(),
+        factors=factors,
+        centers=centers,
+        log_pdf=log_pdf,
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
 from skdgn._posterior.quantiles import find_quantiles
 from skdgn._runtime import LOG_SQRT_2PI, Floats
@@ -25,6 +25,7 @@ class GaussianDistributions:
     weights: Floats  # (K, n), given the condition
     means: Floats  # (K, n, k)
     deviations: Floats  # (K, n, k)
+    n_dimensions = 0  # of latent space: none that matters
 
     @classmethod
     def join(cls, parts: Sequence[Self], weights: Floats, log_density: Floats) -> Self:
@@ -67,7 +68,8 @@ class GaussianDistributions:
             log_weights = np.log(self.weights)[:, :, None]
         exponents = -0.5 * ((values - self.means) / self.deviations) ** 2
         log_densities = exponents - np.log(self.deviations) - LOG_SQRT_2PI
-        return np.asarray(logsumexp(log_weights + log_densities, axis=0))
+        with np.errstate(invalid="ignore"):  # of NaN, NaN
+            return np.logaddexp.reduce(log_weights + log_densities, axis=0)
 
     def _average(self, of_parts: Floats) -> Floats:
         return np.einsum("pn,pnk->nk", self.weights, of_parts)

@@ -23,6 +23,7 @@ from skdgn._posterior.imputation import fill_with_draws, fill_with_means
 from skdgn._posterior.line_boxes import LineRegions
 from skdgn._posterior.posterior import Posterior
 from skdgn._posterior.visits import Visitor, Visits, concatenate
+from skdgn._posterior.weighted_sums import WeightedSum
 from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, read, row_batches
 
 # A partition with more regions would take gigabytes, and hours.
@@ -131,6 +132,10 @@ class NetworkModel(ABC):
             deviations = np.full(self.noise.n_features, np.sqrt(factor))
             self._widened[factor] = self.with_noise(self.noise.rescale(deviations))
         return self._widened[factor]
+
+    def blur(self, scales: Floats, weights: Floats) -> WeightedSum:
+        """Average copies of itself with variances of the noise multiplied by scales (s,)."""
+        return WeightedSum(weights, [self.widen(scale) for scale in scales.tolist()])
 
     def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Exact log p(x) of every sample (n, D)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._posterior.column_maps import ColumnMaps
+from skdgn._posterior.expectations import Expectations, expect
 from skdgn._posterior.feature_distributions import FeatureDistributions
 from skdgn._posterior.weighted_sums import Density
 from skdgn._runtime import Floats, RandomSource, Workers, read
 
-# Means in the units of the samples have no closed form: they are those of so many draws.
-_N_DRAWS = 1000
-_SEED = 0
+# Means are integrals between quantiles of this share and of one minus it: bounds of them, which are
+# wide, so that what is beyond matters as little as a millionth of it would.
+_SHARE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class TransformedModel:
     """An exact density of ``T(x)``, read as one of x; a `skdgn._posterior.weighted_sums.Density`.
 
     Log densities, conditionals, quantiles, probabilities and draws are as exact as those of the
-    model.  Means are averages of draws.
+    model.  Means are integrals of its distribution functions.
     """
 
     model: Density  # of T(x)
@@ -34,6 +34,10 @@ class TransformedModel:
     def widen(self, factor: float) -> TransformedModel:
         """Return the same with the variances of all noise, after the transformation, multiplied."""
         return TransformedModel(self.model.widen(factor), self.maps)
+
+    def blur(self, scales: Floats, weights: Floats) -> TransformedModel:
+        """Average copies of itself with variances of all noise multiplied by scales (s,)."""
+        return TransformedModel(self.model.blur(scales, weights), self.maps)
 
     def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Log density of every sample (n, D)."""
@@ -60,7 +64,7 @@ class TransformedModel:
     @property
     def distribution_bytes(self) -> float:
         """Memory that `feature_distributions` takes for a sample."""
-        return self.model.distribution_bytes + 8.0 * _N_DRAWS * len(self.maps.chains)
+        return self.model.distribution_bytes
 
     def feature_distributions(
         self, rows: Floats, features: NDArray[np.intp]
@@ -73,7 +77,6 @@ class TransformedModel:
             self.model.feature_distributions(transformed, features),
             self.maps.take(features),
             volumes,
-            lambda: self._draw(transformed, features),
         )
 
     @property
@@ -89,15 +92,20 @@ class TransformedModel:
         return self.model.log_probability((lower, upper), n_draws, generator)
 
     def impute(self, rows: Floats, workers: Workers) -> tuple[Floats, Floats]:
-        """Replace missing values of samples (n, D) by means, and tell their standard errors."""
-        transformed, volumes = self._enter(rows)
+        """Replace missing values of samples (n, D) by means; tell their errors."""
         means, errors = rows.copy(), np.zeros(rows.shape)
-        for n in range(len(rows)):  # draws of all at once might not fit into memory
-            missing = np.isnan(rows[n])
-            draws = self._draw(transformed[[n]], np.flatnonzero(missing))[:, 0]
-            means[n, missing] = draws.mean(axis=0)
-            errors[n, missing] = draws.std(axis=0) / np.sqrt(_N_DRAWS)
-        means[np.isneginf(volumes)] = np.nan
+        for feature in range(rows.shape[1]):
+            missing = np.flatnonzero(np.isnan(rows[:, feature]))
+
+            def expect_batch(batch: Floats, feature: int = feature) -> Floats:
+                found = self.feature_distributions(batch, np.array([feature]))
+                mean, _, error = found.expectations
+                unknown = np.isneginf(found.log_density)
+                return np.stack([np.where(unknown, np.nan, mean[:, 0]), error[:, 0]], axis=1)
+
+            found = np.empty((len(missing), 2))
+            workers.fill(found, expect_batch, self.distribution_bytes, rows[missing])
+            means[missing, feature], errors[missing, feature] = found.T
         return means, errors
 
     def draw_missing(
@@ -120,18 +128,6 @@ class TransformedModel:
         transformed, log_slopes, outside = self.maps.forward(read(rows))
         return transformed, np.where(outside.any(axis=1), -np.inf, log_slopes.sum(axis=1))
 
-    def _draw(self, transformed: Floats, features: NDArray[np.intp]) -> Floats:
-        """Draw features that are missing, (_N_DRAWS, n, k) in the units of the samples.
-
-        Draws of a sample are always the same, whatever the samples beside it.
-        """
-        draws = [
-            self.model.draw_missing(row[None], _N_DRAWS, np.random.default_rng(_SEED), Workers())
-            for row in transformed
-        ]
-        drawn = np.concatenate(draws, axis=1)[..., features]
-        return self.maps.take(features).backward(drawn)
-
 
 @dataclass(frozen=True)
 class TransformedDistributions:
@@ -140,7 +136,6 @@ class TransformedDistributions:
     transformed: FeatureDistributions
     maps: ColumnMaps  # of the features
     volumes: Floats  # (n,) logs, of what each sample was conditioned on
-    draw: Callable[[], Floats]  # draws, (m, n, k)
 
     @property
     def log_density(self) -> Floats:
@@ -148,18 +143,20 @@ class TransformedDistributions:
         return self.transformed.log_density + self.volumes
 
     @cached_property
-    def _draws(self) -> Floats:
-        return self.draw()
+    def expectations(self) -> Expectations:
+        """Means and variances (n, k), and errors of the means."""
+        low, high = self.transformed.bracket(_SHARE)[0], self.transformed.bracket(1.0 - _SHARE)[1]
+        return expect(self.transformed.cdf, self.maps.backward, low, high)
 
     @property
     def mean(self) -> Floats:
         """Means, (n, k)."""
-        return np.asarray(self._draws.mean(axis=0))
+        return self.expectations.mean
 
     @property
     def variance(self) -> Floats:
         """Variances, (n, k)."""
-        return np.asarray(self._draws.var(axis=0))
+        return self.expectations.variance
 
     def bracket(self, share: float | Floats) -> tuple[Floats, Floats]:
         """Values (n, k) between which lies the quantile of a share."""

@@ -138,8 +138,7 @@ class Visitor:
     def cells(self) -> Any:
         """The regions as they are in latent space, to be whitened one by one."""
         n_regions, _, n_components = self.frame.shape
-        identity = np.broadcast_to(np.eye(n_components), (n_regions, n_components, n_components))
-        return self.partition.cells.whiten(np.ascontiguousarray(identity))
+        return self.partition.cells.whiten(np.tile(np.eye(n_components), (n_regions, 1, 1)))
 
     @cached_property
     def _none_incomplete(self) -> ObservedRegions:

@@ -9,7 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._posterior.feature_distributions import FeatureDistributions, mix
+from skdgn._posterior.feature_distributions import (
+    NEGLIGIBLE_SHARE,
+    FeatureDistributions,
+    mix,
+)
 from skdgn._posterior.line_boxes import LineRegions
 from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, row_batches
 
@@ -22,6 +26,10 @@ class Density(Protocol):
 
     def widen(self, factor: float) -> Density:
         """Return the same density with the variances of all noise multiplied by a factor."""
+        ...
+
+    def blur(self, scales: Floats, weights: Floats) -> Density:
+        """Average copies of itself with variances of all noise multiplied by scales (s,)."""
         ...
 
     def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
@@ -89,6 +97,10 @@ class WeightedSum:
     def widen(self, factor: float) -> WeightedSum:
         """Return the sum of members whose noise has variances multiplied by a factor."""
         return WeightedSum(self.weights, [member.widen(factor) for member in self.members])
+
+    def blur(self, scales: Floats, weights: Floats) -> WeightedSum:
+        """Average copies of itself with variances of all noise multiplied by scales (s,)."""
+        return WeightedSum(weights, [self.widen(scale) for scale in scales.tolist()])
 
     def member_log_densities(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Compute log w_k + log p_k(x) for every sample (n, D) and member: (n, K)."""
@@ -177,7 +189,7 @@ class WeightedSum:
         means, squares = np.zeros(rows.shape), np.zeros(rows.shape)
         for k, member in enumerate(self.members):
             # NaN, where nothing is known, goes on to the result.
-            used = np.flatnonzero(shares[:, k] != 0.0)
+            used = np.flatnonzero(~(shares[:, k] < NEGLIGIBLE_SHARE))
             if used.size > 0:
                 filled, errors = member.impute(rows[used], workers)
                 means[used] += shares[used, k, None] * filled

@@ -115,3 +115,12 @@ def test_parameters_of_an_estimator_need_one() -> None:
     with pytest.raises(ValueError, match=r"estimator__tol needs an estimator .* estimator=None"):
         DGNImputer().set_params(estimator__tol=0.1)
     assert DGNImputer().set_params(estimator=small_model(), estimator__tol=0.1).estimator.tol == 0.1
+
+
+def test_a_failed_fit_leaves_the_imputer_as_it_was() -> None:
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    imputer = DGNImputer(PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)).fit(rows)
+    before = dict(vars(imputer))
+    with pytest.raises(ValueError, match="X must have an observed value"):
+        imputer.fit(np.full((3, 2), np.nan))
+    assert vars(imputer) == before

@@ -322,3 +322,11 @@ def test_tied_noise_is_refused_where_sizes_are_to_be_found():
     mixture = DGNMixture(n_networks="auto", tied_noise=True)
     with pytest.raises(ValueError, match=r"tied_noise must be False if sizes .* got True"):
         mixture.fit(make_tied_clusters())
+
+
+@pytest.mark.parametrize("weight", [1e-100, 1e-6, 1e12, 1e100])
+def test_weights_of_any_size(weight: float) -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    network = PiecewiseAffineDGN(hidden_layer_sizes=(2,), max_iter=4, tol=0.1, random_state=0)
+    for model in (network, DGNMixture(network, 2, max_iter=4, tol=0.1, random_state=0)):
+        assert np.isfinite(model.fit(rows, sample_weight=np.full(30, weight)).score(rows))
