@@ -87,7 +87,7 @@ class TransformedDensity(
     -----
     Log densities, conditional densities, quantiles and draws are as exact as those of the
     estimator.  The mean of a missing value has no closed form in the units of the samples: it is
-    an integral over its distribution function, to a thousandth of its standard deviation, and
+    an integral over its distribution function, to about a thousandth of its standard deviation, and
     ``impute(X, return_error=True)`` tells an estimate of the error.
 
     A transformer of scikit-learn is given the weights of the samples if its `fit` takes them;
