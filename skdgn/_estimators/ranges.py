@@ -144,10 +144,10 @@ default=None
         Notes
         -----
         Everything is exact for samples without bounds, but for the means of a `TransformedDensity`:
-        they are integrals, to about a thousandth of a standard deviation.  With bounds, draws are exact,
-        as those of `sample` are, and means where `log_probability` is: for networks with one latent
-        dimension whose noise is independent between features, and sums of such.  For others a mean
-        is that of 1,000 draws.
+        they are integrals, to about a thousandth of a standard deviation.  With bounds, draws are
+        exact, as those of `sample` are, and means where `log_probability` is: for networks with one
+        latent dimension whose noise is independent between features, and sums of such.  For others
+        a mean is that of 1,000 draws.
 
         Examples
         --------
