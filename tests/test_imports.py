@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 import skdgn
 
 ROOT = Path(skdgn.__file__).parent
@@ -64,3 +66,14 @@ print([name for name in {extras} if name in sys.modules])
 """
     process = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
     assert process.stdout.decode().strip() == "[]"
+
+
+def test_submodules_are_found_without_an_import() -> None:
+    code = (
+        "import skdgn; print(*(getattr(skdgn, n).__name__ for n in ('datasets', 'layers', 'vae')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["skdgn.datasets", "skdgn.layers", "skdgn.vae"]
+    assert {"datasets", "layers", "vae", "DGNMixture"} <= set(dir(skdgn))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        skdgn.nothing  # noqa: B018 - the access itself is tested
