@@ -167,7 +167,7 @@ def log_density_bounds(visitor: Visitor, samples: Floats) -> Floats:
     conditionals = visitor.conditionals
     n_regions, n_components, _ = conditionals.projections.shape
     # Samples last: sums and maxima over a few regions are then fast.
-    whitened = np.ascontiguousarray(visitor.noise.whiten(samples).T)
+    whitened = np.ascontiguousarray(visitor.frame.whiten(samples).T)
     squares = np.einsum("dn,dn->n", whitened, whitened)
     offsets = np.einsum("rd,rd->r", conditionals.offsets, conditionals.offsets)
     exponents = 2.0 * conditionals.offsets @ whitened
