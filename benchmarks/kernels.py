@@ -18,7 +18,6 @@ from skdgn._fit.statistics import accumulate
 from skdgn._network import Activation, Network
 from skdgn._noise.gaussian import Noise
 from skdgn._partition.enumeration import build_partition
-from skdgn._posterior.conditionals import condition
 from skdgn._posterior.visits import Visitor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the paper's route is with the tests
@@ -85,7 +84,7 @@ def papers_route(n_rows: int = 2) -> float:
     visitor.visit(rows)
     ours = best_time(lambda: visitor.visit(rows)) / len(rows)
     facets = partition.cells.facets()
-    conditionals = condition(partition, noise)
+    conditionals = visitor.conditionals
     started = time.thread_time()
     for row in noise.whiten(rows[:n_rows]):
         for r in range(len(partition)):
@@ -120,7 +119,9 @@ def finer_network(small: Network) -> Network:
     second_bias = np.concatenate([small.intercepts[1], 0.5 * rng.normal(size=48)])
     output = np.concatenate([small.coefs[2], 1e-6 * rng.normal(size=(5, 48))], axis=1)
     return Network.from_arrays(
-        [first, second, output], [first_bias, second_bias, small.intercepts[2]], small.activation
+        [first, second, output],
+        [first_bias, second_bias, small.intercepts[2]],
+        small.activations[0],
     )
 
 
