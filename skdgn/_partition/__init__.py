@@ -1,7 +1,7 @@
 """Which regions a network has."""
 
 from skdgn._partition.boxes import LatentBoxes, enclose_outputs, join_boxes
-from skdgn._partition.composed_maps import ComposedMaps, gather
+from skdgn._partition.composed_maps import ComposedMaps, gather, gather_maps
 from skdgn._partition.enumeration import Partition, TooManyRegionsError, build_partition
 from skdgn._partition.exploration import explored_partition
 from skdgn._partition.foresight import refuse_hopeless
@@ -20,6 +20,7 @@ __all__ = [
     "explored_partition",
     "find_similar",
     "gather",
+    "gather_maps",
     "join_boxes",
     "refuse_hopeless",
     "scramble",

@@ -52,12 +52,7 @@ class ComposedMaps:
     @cached_property
     def composed(self) -> AffineMaps:
         """The maps of all regions."""
-
-        def take(part: slice) -> tuple[Floats, Floats]:
-            maps = self.take(part)
-            return maps.slopes, maps.offsets
-
-        return AffineMaps(*gather(len(self.parents), take))
+        return gather_maps(len(self.parents), self.take)
 
     @property
     def slopes(self) -> Floats:
@@ -82,6 +77,16 @@ def gather(n_regions: int, compute: Callable[[slice], tuple[Floats, ...]]) -> tu
         for array, own in zip(gathered, arrays, strict=True):
             array[part] = own
     return gathered
+
+
+def gather_maps(n_regions: int, take: Callable[[slice], AffineMaps]) -> AffineMaps:
+    """Compose the maps of all regions, a few at a time."""
+
+    def compute(part: slice) -> tuple[Floats, ...]:
+        maps = take(part)
+        return maps.slopes, maps.offsets
+
+    return AffineMaps(*gather(n_regions, compute))
 
 
 def compose(

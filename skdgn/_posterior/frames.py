@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from skdgn._network import AffineMaps, Dense, Layer
 from skdgn._noise import Noise
-from skdgn._partition import ComposedMaps, gather
+from skdgn._partition import ComposedMaps, gather_maps
 from skdgn._runtime import Floats
 
 # A plane is worth its while if it saves so many coordinates: to find them takes time, too.
@@ -51,12 +51,7 @@ class Frame(ABC):
 
     def compose(self) -> AffineMaps:
         """Return the maps of all regions."""
-
-        def take(part: slice) -> tuple[Floats, ...]:
-            maps = self.take(part)
-            return maps.slopes, maps.offsets
-
-        return AffineMaps(*gather(self.shape[0], take))
+        return gather_maps(self.shape[0], self.take)
 
     @abstractmethod
     def whiten(self, samples: Floats) -> Floats:

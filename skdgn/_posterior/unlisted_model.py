@@ -17,6 +17,7 @@ from skdgn._geometry import MOST_EXACT_DIMENSIONS
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._partition import (
+    ComposedMaps,
     LatentBoxes,
     Partition,
     TooManyRegionsError,
@@ -139,7 +140,10 @@ class UnlistedModel(NetworkModel):
     def _cut(self, boxes: LatentBoxes) -> Partition:
         """Find the regions within boxes."""
         partition = build_partition(self.network, _MOST_PIECES, within=boxes.cells())
-        return partition
+        if count_coordinates(self.network.layers[-1]) < self.network.n_features:
+            return partition  # nobody asks for maps to all features
+        # So few regions that their maps are composed once, not by everyone who reads them.
+        return replace(partition, maps=ComposedMaps.of(partition.maps.composed))
 
     def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
         """Log p(x) of every sample (n, D), from the regions that matter."""
