@@ -30,6 +30,7 @@ Function = tuple[str, int, str]  # file, line, name: how the profiler calls a fu
 
 MOST_OF_A_MODULE = 0.15
 PACKAGE = Path(skdgn.__file__).parent
+DEEPEST_CALL = 30  # of what is nobody's, such as NumPy's functions that call each other
 LINEAR_ALGEBRA = ("lapack", "linalg", "fortran", "numpy.dot", "matmul", "einsum")
 
 
@@ -61,31 +62,34 @@ def shares_by_owner(profile: cProfile.Profile) -> dict[str, float]:
             return "BLAS and LAPACK"
         return None
 
-    def owners(function: Function, above: tuple[Function, ...] = ()) -> dict[str, float]:
-        """Share a function among those who called it, by the time spent for them."""
-        owner = own(function)
-        if owner is not None:
-            return {owner: 1.0}
-        callers = {
-            caller: counts[3] + 1e-9  # a call may be too short to be seen
-            for caller, counts in entries[function][4].items()
-            if caller not in above and caller != function
-        }
-        if not callers or len(above) > 20:
-            return {"elsewhere": 1.0}
-        result: dict[str, float] = defaultdict(float)
-        total = sum(callers.values())
-        for caller, seconds in callers.items():
-            for name, share in owners(caller, (*above, function)).items():
-                result[name] += share * seconds / total
-        return result
-
+    # A function of nobody's is shared among those who called it, by the time spent for them; these
+    # may be nobody's as well, or call each other: so shares move up one call in every round.
+    shares = {function: {own(function) or "elsewhere": 1.0} for function in entries}
+    callers = {
+        function: {caller: counts[3] + 1e-9 for caller, counts in entries[function][4].items()}
+        for function in entries
+        if own(function) is None and entries[function][4]
+    }
+    for _ in range(DEEPEST_CALL):
+        shares |= {function: mix(above, shares) for function, above in callers.items()}
     seconds: dict[str, float] = defaultdict(float)
     for function, (_, _, own_seconds, _, _) in entries.items():
-        for name, share in owners(function).items():
+        for name, share in shares[function].items():
             seconds[name] += share * own_seconds
     total = sum(seconds.values())
     return {name: value / total for name, value in seconds.items()}
+
+
+def mix(
+    callers: dict[Function, float], shares: dict[Function, dict[str, float]]
+) -> dict[str, float]:
+    """Average the shares of callers, weighted by time (a call may be too short to be seen)."""
+    result: dict[str, float] = defaultdict(float)
+    total = sum(callers.values())
+    for caller, seconds in callers.items():
+        for name, share in shares[caller].items():
+            result[name] += share * seconds / total
+    return result
 
 
 def profile_fit(rows: np.ndarray, n_components: int) -> dict[str, float]:

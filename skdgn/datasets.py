@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skdgn._runtime import check_integer, check_nonnegative, random_source
-
-Floats = NDArray[np.float64]
+from skdgn._runtime import Floats, check_integer, check_nonnegative, random_source
 
 
 def make_noisy_circle(

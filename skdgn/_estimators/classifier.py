@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,12 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators.attributes import unchanged_by_failure
 from skdgn._estimators.delegation import DelegatingMixin
-from skdgn._estimators.density import ExactDensity
+from skdgn._estimators.density import ANY_DENSITY, ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.mixture import default_mixture
-from skdgn._estimators.sklearn_parts import VERBOSE, fit_context
+from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, fit_context
 from skdgn._estimators.validation import check_weights, validate_rows, validate_rows_and_targets
-from skdgn._runtime import Floats, VersionedMixin
+from skdgn._runtime import Floats, Integers, VersionedMixin
 
 # A class with fewer samples borrows the spread of the others, with this weight in all.
 _ENOUGH_SAMPLES = 20.0
@@ -91,11 +90,9 @@ class DGNClassifier(
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "estimator": [ExactDensity, None],
+        "estimator": [ANY_DENSITY, None],
         "priors": ["array-like", None],
-        "random_state": ["random_state", np.random.Generator],
-        "n_jobs": [Integral, None],
-        "verbose": VERBOSE,
+        **WORK_CONSTRAINTS,
     }
 
     def __init__(
@@ -112,11 +109,6 @@ class DGNClassifier(
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
 
     # The estimator's own parameters are checked when it is fitted.
     @fit_context(prefer_skip_nested_validation=False)
@@ -294,7 +286,7 @@ class DGNClassifier(
 
 
 def _borrow(
-    rows: NDArray[Any], weights: Floats, numbers: NDArray[np.intp], number: int
+    rows: NDArray[Any], weights: Floats, numbers: Integers, number: int
 ) -> tuple[NDArray[Any], Floats]:
     """Return what a class is fitted to: its samples, and others moved to its mean, if need be."""
     own = numbers == number

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from skdgn._estimators.checks import index_of_feature
 from skdgn._estimators.inference import ExactInference
-from skdgn._network import finite_array
 from skdgn._posterior import FeatureDistributions
-from skdgn._runtime import Floats, read
+from skdgn._runtime import Bools, Floats, Integers, finite_array, read
 
 # Probabilities of quantiles must stand out from the errors of distribution functions.
 _SMALLEST_SHARE = 1e-12
@@ -33,6 +32,14 @@ class ExactConditioning(ExactInference):
     def _column_names(self) -> list[Any]:
         """Names of the features, or their numbers."""
         return list(getattr(self, "feature_names_in_", range(self.n_features_in_)))
+
+    def _marginals(self) -> FeatureDistributions:
+        """Return the distributions of all features, given nothing: of one sample."""
+        nothing, features = (
+            np.full((1, self.n_features_in_), np.nan),
+            np.arange(self.n_features_in_),
+        )
+        return self._fitted_model().feature_distributions(nothing, features)
 
     def _complete(
         self, observed: NDArray[Any], n_draws: int | None = None, random_state: Any = None
@@ -251,7 +258,7 @@ n_other_features)
     def _describe(
         self,
         rows: NDArray[Any],
-        others: NDArray[np.bool_],
+        others: Bools,
         describe: Callable[[FeatureDistributions, Floats], Floats],
         shape: tuple[int, ...] = (),
     ) -> Floats:
@@ -284,8 +291,8 @@ n_other_features)
     def _refuse_unknown(
         self,
         rows: NDArray[Any],
-        unknown: NDArray[np.bool_],
-        numbers: NDArray[np.intp] | None = None,
+        unknown: Bools,
+        numbers: Integers | None = None,
     ) -> None:
         """Refuse rows (n, D) too far out for anything to be known of what is missing."""
         if not unknown.any():
@@ -299,7 +306,7 @@ n_other_features)
             f"{first if numbers is None else numbers[first]}."
         )
 
-    def _other_features(self, given: Given) -> NDArray[np.bool_]:
+    def _other_features(self, given: Given) -> Bools:
         """Mark the features that are not given."""
         names = getattr(self, "feature_names_in_", np.empty(0, dtype=object)).tolist()
         if isinstance(given, str | Integral):
@@ -327,7 +334,7 @@ def is_frame(X: Any) -> bool:
     return hasattr(X, "columns") and (hasattr(X, "isetitem") or hasattr(X, "with_columns"))
 
 
-def write_frame(X: Any, table: NDArray[Any], is_changed: NDArray[np.bool_]) -> Any:
+def write_frame(X: Any, table: NDArray[Any], is_changed: Bools) -> Any:
     """Copy a frame, with some of its columns replaced by those of a table (n, D)."""
     if hasattr(X, "isetitem"):  # pandas
         frame = X.copy()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from skdgn._estimators.conditioning import is_frame, write_frame
 from skdgn._estimators.density import ExactDensity
 from skdgn._estimators.sklearn_parts import take_samples
-from skdgn._runtime import Bools, Floats
+from skdgn._runtime import Bools, Floats, Integers, split_by_pattern
 
 # With fewer samples to compare with, p-values do not get below 1 %: samples that lack some of the
 # features are completed then.
@@ -28,7 +28,7 @@ class Calibration:
     rows: Floats  # the same as an array
     weights: Floats  # (n,)
 
-    def have(self, features: Bools) -> Bools:
+    def have(self, features: Integers) -> Bools:
         """Tell of which samples all of some features were observed: (n,)."""
         return np.asarray(~np.isnan(self.rows[:, features]).any(axis=1))
 
@@ -42,11 +42,11 @@ class Calibration:
 
         The others are of the same pattern, by whose features alone samples are compared.
         """
-        features = ~np.isnan(rows[0])
-        chosen = np.flatnonzero(self.have(features))
+        observed = ~np.isnan(rows[0])
+        chosen = np.flatnonzero(self.have(np.flatnonzero(observed)))
         if chosen.size == 0:
             return np.zeros(len(rows)), 0.0
-        reduced = np.where(features, self.rows[chosen], np.nan)
+        reduced = np.where(observed, self.rows[chosen], np.nan)
         compared = log_densities(self.estimator, take_samples(self.table, chosen), reduced)
         order = np.argsort(compared)
         weights = np.concatenate([[0.0], np.cumsum(self.weights[chosen][order])])
@@ -58,13 +58,11 @@ def conformal_p_values(calibrations: Sequence[Calibration], table: Any, rows: Fl
     """Compute the share of samples that are at most as likely as each of rows (n, D)."""
     p_values = np.ones(len(rows))
     completed: Sequence[Calibration] = ()
-    patterns, places = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
-    for number, pattern in enumerate(patterns):
-        own = np.flatnonzero(places.ravel() == number)
-        if not pattern.any():
+    for own, features in split_by_pattern(rows):
+        if features.size == 0:
             continue  # nothing is unusual about nothing
         compared = calibrations
-        if sum(part.weights[part.have(pattern)].sum() for part in calibrations) < min(
+        if sum(part.weights[part.have(features)].sum() for part in calibrations) < min(
             _FEWEST_COMPARED, sum(part.weights.sum() for part in calibrations)
         ) and all(isinstance(part.estimator, ExactDensity) for part in calibrations):
             completed = completed or [part.complete() for part in calibrations]
@@ -99,7 +97,7 @@ def own_p_values(density: ExactDensity, rows: Floats, n_draws: int, random_state
     return conformal_p_values([itself], rows, rows)
 
 
-def reject(p_values: Floats, rate: float) -> NDArray[np.bool_]:
+def reject(p_values: Floats, rate: float) -> Bools:
     """Reject hypotheses at a false-discovery rate, by Benjamini's and Hochberg's procedure."""
     order = np.argsort(p_values)
     levels = rate * np.arange(1, len(p_values) + 1) / len(p_values)

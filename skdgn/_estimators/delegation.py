@@ -13,6 +13,11 @@ class DelegatingMixin:
     n_jobs: int | None
     verbose: int
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]  # of the BaseEstimator mixed in
+        tags.input_tags.allow_nan = True
+        return tags
+
     def _configure(self, estimator: Any) -> Any:
         """Hand the last three parameters to an estimator and all its parts that have them.
 

@@ -6,24 +6,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators.checks import check_continuation
 from skdgn._estimators.explanation import ExactExplanation
 from skdgn._estimators.ranges import ExactRanges
+from skdgn._estimators.sklearn_parts import HasMethods
 from skdgn._posterior import WeightedSum
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, Integers
+
+_DENSITIES = "exact density, a PiecewiseAffineDGN, DGNMixture, DGNEnsemble or TransformedDensity"
 
 
 class ExactDensity(ExactExplanation, ExactRanges):
     """The protocol *exact density*: what imputers, detectors, displays and ensembles ask for.
 
-    `PiecewiseAffineDGN`, `DGNMixture` and `DGNEnsemble` derive from it, so that each of them fits
-    wherever one does.  Once fitted, all of them have ``n_features_in_`` and the methods
-    ``score_samples``, ``score``, ``sample``, ``impute``, ``conditional_score_samples``,
-    ``explain`` and ``log_probability``; missing values (NaN) are allowed everywhere, in `fit` too,
-    and ``fit(X, y, sample_weight)`` counts a sample of weight 2 twice.
+    All densities of this package derive from it, so that each of them fits wherever one does.  Once
+    fitted, all of them have ``n_features_in_`` and the methods ``score_samples``, ``score``,
+    ``sample``, ``impute``, ``conditional_score_samples``, ``explain`` and ``log_probability``;
+    missing values (NaN) are allowed everywhere, in `fit` too, and ``fit(X, y, sample_weight)``
+    counts a sample of weight 2 twice.
 
     An abstract mixin, to be put before `BaseEstimator`.  The estimator has the parameters
     ``n_jobs`` and ``random_state``, and provides ``_fitted_model``: a
@@ -39,20 +42,29 @@ class ExactDensity(ExactExplanation, ExactRanges):
         self, ranges: tuple[Floats, Floats], reason: str, names: list[Any], sets_units: bool
     ) -> None:
         """Refuse samples, of these ranges, that the fitted density is far from."""
-        nothing = np.full((1, self.n_features_in_), np.nan)
-        features = np.arange(self.n_features_in_)
-        prior = self._fitted_model().feature_distributions(nothing, features)
+        prior = self._marginals()
         mean, deviations = prior.mean[0], np.sqrt(prior.variance[0])
         check_continuation(ranges, mean, deviations, reason, names, sets_units)
+
+
+class _AnyDensity(HasMethods):
+    """What scikit-learn checks parameters by that must be exact densities."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Whether a value is one."""
+        return isinstance(val, ExactDensity)
+
+    def __str__(self) -> str:
+        return f"an {_DENSITIES}"
+
+
+ANY_DENSITY = _AnyDensity("score_samples")
 
 
 def check_density(estimator: Any, name: str = "estimator") -> ExactDensity:
     """Refuse what is not a fitted exact density."""
     if not isinstance(estimator, ExactDensity):
-        raise ValueError(
-            f"{name} must be a fitted exact density, a PiecewiseAffineDGN, DGNMixture or "
-            f"DGNEnsemble, got {estimator!r}."
-        )
+        raise ValueError(f"{name} must be a fitted {_DENSITIES}, got {estimator!r}.")
     check_is_fitted(estimator)
     return estimator
 
@@ -108,7 +120,7 @@ class SumOfDensities(ExactDensity):
         rows = self._validate_rows(X)
         return self._fitted_model().responsibilities(rows, self._workers())
 
-    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+    def predict(self, X: ArrayLike) -> Integers:
         """Find the likeliest component of each sample.
 
         Parameters

@@ -97,11 +97,7 @@ class ExactExplanation(ExactConditioning):
             generator = self._random_source(random_state)
             values, errors = shapley_values(log_density, rows, int(n_permutations), generator)
         if standardize:
-            values = np.where(np.isnan(rows), 0.0, values - 0.5 * np.log(self._feature_variances()))
+            values = np.where(
+                np.isnan(rows), 0.0, values - 0.5 * np.log(self._marginals().variance[0])
+            )
         return (values, errors) if return_error else values
-
-    def _feature_variances(self) -> Floats:
-        """Variances of all features (D,)."""
-        nothing = np.full((1, self.n_features_in_), np.nan)
-        features = np.arange(self.n_features_in_)
-        return self._fitted_model().feature_distributions(nothing, features).variance[0]

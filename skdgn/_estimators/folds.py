@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, Integers
 
 # So many samples that were held out tell a threshold to about 1 %: large tables need no more folds.
 _ENOUGH_SAMPLES = 500
@@ -18,9 +18,7 @@ _ENOUGH_SAMPLES = 500
 FEWEST_SAMPLES = 10
 
 
-def split(
-    rows: NDArray[Any], weights: Floats, cv: Any
-) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+def split(rows: NDArray[Any], weights: Floats, cv: Any) -> list[tuple[Integers, Integers]]:
     """Split samples of positive weight, into those to fit to and those to hold out; none if few."""
     if not isinstance(cv, Integral):
         found = check_cv(cv).split(rows)
@@ -32,7 +30,7 @@ def split(
     return [(heavy[folds != fold], heavy[folds == fold]) for fold in range(n_fits)]
 
 
-def assign_folds(rows: NDArray[Any], n_folds: int) -> NDArray[np.intp]:
+def assign_folds(rows: NDArray[Any], n_folds: int) -> Integers:
     """Number the folds of samples: equal ones share one, and their order does not matter."""
     # There are two zeros, and many NaN: bytes tell equal from different only once they are alike.
     alike = np.ascontiguousarray(np.where(np.isnan(rows), np.nan, rows + 0.0))

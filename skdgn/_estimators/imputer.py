@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators.attributes import unchanged_by_failure
 from skdgn._estimators.delegation import DelegatingMixin
-from skdgn._estimators.density import ExactDensity
+from skdgn._estimators.density import ANY_DENSITY, ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.mixture import default_mixture
-from skdgn._estimators.sklearn_parts import VERBOSE, fit_context
+from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, fit_context
 from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._runtime import VersionedMixin
 
@@ -79,11 +78,9 @@ class DGNImputer(
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "estimator": [ExactDensity, None],
+        "estimator": [ANY_DENSITY, None],
         "add_indicator": ["boolean"],
-        "random_state": ["random_state", np.random.Generator],
-        "n_jobs": [Integral, None],
-        "verbose": VERBOSE,
+        **WORK_CONSTRAINTS,
     }
 
     def __init__(
@@ -207,6 +204,5 @@ class DGNImputer(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._posterior import Density, NetworkModel, Posterior, check_gaussians
-from skdgn._runtime import Floats, RandomSource, Reporter, Workers, random_source
+from skdgn._runtime import Floats, Integers, RandomSource, Reporter, Workers, random_source
 
 
 class ExactInference(DensityMixin):
@@ -362,7 +362,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         rows = self._validate_rows(X)
         return self._fitted_model().responsibilities(rows, self._workers())
 
-    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+    def predict(self, X: ArrayLike) -> Integers:
         """Find the most responsible region of each sample.
 
         Parameters

@@ -13,7 +13,7 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.utils.parallel import Parallel, delayed
 
 from skdgn._estimators.complaints import Complaint, collect_complaints
-from skdgn._runtime import Floats, Reporter, way_of_returning
+from skdgn._runtime import Floats, Integers, Reporter, way_of_returning
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Task:
     member: int
     template: Any
     row_weights: Floats
-    held_out: NDArray[np.intp]  # samples of `Questions` that are not seen
+    held_out: Integers  # samples of `Questions` that are not seen
     is_member: bool
 
 

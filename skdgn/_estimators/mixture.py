@@ -345,7 +345,10 @@ class DGNMixture(
         template = self._template()
         if sets_units:
             check_observed(samples, weights, self._column_names(), self._workers())
-        template._check_ranges(value_ranges(samples, weights), sets_units)
+        ranges = value_ranges(samples, weights)
+        template._check_ranges(ranges, sets_units)
+        if continuation is not None:
+            self._check_continuation(ranges, continuation, self._column_names(), sets_units)
         if not sets_units:
             return settings
         n_samples = int(np.count_nonzero(weights))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,7 +28,7 @@ from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.folds import FEWEST_SAMPLES, split
 from skdgn._estimators.mixture import DGNMixture, default_mixture
 from skdgn._estimators.sklearn_parts import (
-    VERBOSE,
+    WORK_CONSTRAINTS,
     HasMethods,
     Interval,
     StrOptions,
@@ -38,7 +38,7 @@ from skdgn._estimators.sklearn_parts import (
 from skdgn._estimators.thresholds import natural_threshold, weighted_quantile
 from skdgn._estimators.trimming import fit_trimmed, without_small_components
 from skdgn._estimators.validation import check_weights, validate_rows
-from skdgn._runtime import Floats, Reporter, VersionedMixin, check_integer
+from skdgn._runtime import Floats, Integers, Reporter, VersionedMixin, check_integer
 
 _P_VALUES = ("cross", "split", "model")
 # The threshold moves if so many standard errors more samples fall below it than should.
@@ -136,9 +136,7 @@ class DGNOutlierDetector(
         "trim": [Interval(Real, 0, 0.5, closed="left")],
         "smallest_component": [Interval(Real, 0, 0.5, closed="left")],
         "fdr": [Interval(Real, 0, 1, closed="neither"), None],
-        "random_state": ["random_state", np.random.Generator],
-        "n_jobs": [Integral, None],
-        "verbose": VERBOSE,
+        **WORK_CONSTRAINTS,
     }
 
     def __init__(
@@ -269,7 +267,7 @@ class DGNOutlierDetector(
 
     def _calibrate(
         self,
-        splits: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
+        splits: list[tuple[Integers, Integers]],
         table: Any,
         rows: NDArray[Any],
         weights: Floats,
@@ -361,7 +359,7 @@ class DGNOutlierDetector(
         """
         return self.score_samples(X) - self.offset_
 
-    def predict(self, X: ArrayLike) -> NDArray[np.intp]:
+    def predict(self, X: ArrayLike) -> Integers:
         """Tell outliers (-1) from inliers (1).
 
         Parameters

@@ -18,7 +18,7 @@ from skdgn._posterior import (
     keep_inside,
     log_probabilities,
 )
-from skdgn._runtime import Floats, RandomSource, check_integer, make_generator
+from skdgn._runtime import Bools, Floats, Integers, RandomSource, check_integer, make_generator
 
 _METHODS = ("mean", "sample")
 # Means that cannot be integrated are those of so many draws.
@@ -40,7 +40,7 @@ class ExactRanges(ExactConditioning):
         *,
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
-    ) -> tuple[Any, NDArray[np.intp]]:
+    ) -> tuple[Any, Integers]:
         """Draw samples from the model, all of them or those between bounds.
 
         Parameters
@@ -225,7 +225,7 @@ default=None
         return tables, errors
 
     def _fill_by_rejection(
-        self, known: Known, numbers: NDArray[np.intp], n_draws: int | None, generator: RandomSource
+        self, known: Known, numbers: Integers, n_draws: int | None, generator: RandomSource
     ) -> tuple[Floats, Floats]:
         """Fill in what is known of samples (n, D), by draws or means: (m, n, D), and errors."""
         model, workers = self._fitted_model(), self._workers()
@@ -323,7 +323,7 @@ default=None
         lower: ArrayLike | None,
         upper: ArrayLike | None,
         shape: tuple[int, ...],
-        is_missing: NDArray[np.bool_] | None = None,
+        is_missing: Bools | None = None,
     ) -> Bounds:
         """Check bounds of missing values, and repeat those that all samples share: (n, D) each."""
         bounds = []
@@ -354,9 +354,7 @@ default=None
             )
         return np.where(np.isnan(rows), -np.inf if name == "lower" else np.inf, rows)
 
-    def _refuse_crossed(
-        self, bounds: Bounds, crossed: NDArray[np.bool_], relation: str, noun: str
-    ) -> None:
+    def _refuse_crossed(self, bounds: Bounds, crossed: Bools, relation: str, noun: str) -> None:
         """Refuse bounds (n, D) that leave nothing between them."""
         if crossed.any():
             box, column = np.argwhere(crossed)[0]
@@ -367,7 +365,7 @@ default=None
             )
 
     def _refuse_impossible(
-        self, known: Known, log_probability: Floats, numbers: NDArray[np.intp] | None = None
+        self, known: Known, log_probability: Floats, numbers: Integers | None = None
     ) -> None:
         """Refuse boxes of probability zero, or around values of which nothing is known."""
         if np.isneginf(log_probability).any():

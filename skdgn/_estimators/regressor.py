@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,13 +15,13 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from skdgn._estimators.attributes import unchanged_by_failure
 from skdgn._estimators.checks import check_observed
 from skdgn._estimators.delegation import DelegatingMixin
-from skdgn._estimators.density import ExactDensity
+from skdgn._estimators.density import ANY_DENSITY, ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.ensemble import DGNEnsemble
 from skdgn._estimators.folds import FEWEST_SAMPLES, split
 from skdgn._estimators.mixture import DGNMixture
 from skdgn._estimators.network import PiecewiseAffineDGN
-from skdgn._estimators.sklearn_parts import VERBOSE, StrOptions, fit_context
+from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, StrOptions, fit_context
 from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._posterior import (
     MOST_INTERVALS,
@@ -30,7 +30,7 @@ from skdgn._posterior import (
     highest_density_sets,
     smallest_coverages,
 )
-from skdgn._runtime import Floats, VersionedMixin, Workers, check_integer
+from skdgn._runtime import Bools, Floats, VersionedMixin, Workers, check_integer
 
 _KINDS = ("central", "highest_density")
 # The grid on which sets of highest density are found ends at a probability of 1e-6 on either side.
@@ -116,12 +116,10 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "estimator": [ExactDensity, None],
+        "estimator": [ANY_DENSITY, None],
         "prediction": [StrOptions({"mean", "median", "mode"})],
         "cv": ["cv_object"],
-        "random_state": ["random_state", np.random.Generator],
-        "n_jobs": [Integral, None],
-        "verbose": VERBOSE,
+        **WORK_CONSTRAINTS,
     }
 
     # Set by fit.
@@ -149,7 +147,6 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
         tags.target_tags.multi_output = True
         return tags
 
@@ -522,7 +519,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         return self.estimator_._describe(rows, self._targets, describe, shape)
 
     @property
-    def _targets(self) -> NDArray[np.bool_]:
+    def _targets(self) -> Bools:
         """Mark the targets among the features of the density."""
         return np.arange(self.n_features_in_ + self.n_outputs_) >= self.n_features_in_
 

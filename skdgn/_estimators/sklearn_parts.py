@@ -26,10 +26,7 @@ except ImportError:  # scikit-learn before 1.9
         """Stands for the class of the same name that newer versions of scikit-learn have."""
 
 
-# What `verbose` may be: scikit-learn's own kind has no -1, which silences everything.
-VERBOSE = [Interval(Integral, -1, None, closed="left"), "boolean"]
-
-# What all densities may be told of how they work.
+# What all estimators may be told of how they work.
 WORK_CONSTRAINTS: dict[str, list[Any]] = {
     "n_jobs": [
         None,
@@ -37,7 +34,8 @@ WORK_CONSTRAINTS: dict[str, list[Any]] = {
         Interval(Integral, None, -1, closed="right"),
     ],
     "random_state": ["random_state", np.random.Generator],
-    "verbose": VERBOSE,
+    # scikit-learn's own kind has no -1, which silences everything
+    "verbose": [Interval(Integral, -1, None, closed="left"), "boolean"],
 }
 
 
@@ -56,7 +54,6 @@ def scaler_of_power_transformer(transformer: Any) -> Any:
 
 
 __all__ = [
-    "VERBOSE",
     "WORK_CONSTRAINTS",
     "CallbackSupportMixin",
     "HasMethods",

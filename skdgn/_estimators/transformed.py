@@ -14,7 +14,7 @@ from skdgn._estimators.attributes import unchanged_by_failure
 from skdgn._estimators.checks import check_observed, check_sizes
 from skdgn._estimators.conditioning import is_frame, write_frame
 from skdgn._estimators.delegation import DelegatingMixin
-from skdgn._estimators.density import ExactDensity
+from skdgn._estimators.density import ANY_DENSITY, ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.inference import InformationCriteria
 from skdgn._estimators.mixture import DGNMixture
@@ -106,7 +106,7 @@ class TransformedDensity(
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "estimator": [ExactDensity, None],
+        "estimator": [ANY_DENSITY, None],
         "transformer": [StrOptions(set(_MARGINALS)), HasMethods(["fit", "transform"])],
         **WORK_CONSTRAINTS,
     }

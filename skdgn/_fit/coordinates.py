@@ -12,13 +12,13 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 from scipy.special import ndtri
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
+from skdgn._runtime import Floats, Integers
+
+Indices = Integers
 FindScores = Callable[[Floats, int, np.random.Generator], Floats]
 
 # Enough to carry the graph around a noisy curve, too few to jump between its arms.

@@ -26,7 +26,9 @@ from skdgn._noise import KINDS, Noise, warranted_variances
 from skdgn._partition import TooManyRegionsError, refuse_hopeless
 from skdgn._posterior import INTEGRATION_TOL, MOST_REGIONS, Model
 from skdgn._runtime import (
+    Bools,
     Floats,
+    Integers,
     OrderedColumns,
     Rows,
     ScaledRows,
@@ -80,7 +82,7 @@ class FitResult:
     converged: bool
     stopped: bool  # by whoever watched
     interrupted: bool  # by the keyboard
-    bound_by_ties: NDArray[np.bool_]  # (D,): features with noise as small as ties allow, somewhere
+    bound_by_ties: Bools  # (D,): features with noise as small as ties allow, somewhere
     running: list[Running]  # of each network, for more samples to come
     path: dict[str, Any] | None = None  # columns of sizes tried, if they were open
     lower_bound_error: float = 0.0  # standard error, where likelihoods are estimates
@@ -109,7 +111,7 @@ class Fit:
 
     problem: Problem  # on scaled samples
     scaling: Scaling
-    order: NDArray[np.intp]  # of the features
+    order: Integers  # of the features
     log_volume: float  # what scaling adds to the mean log density
     settings: Settings
     watch: Callable[[Iteration], bool]
@@ -299,7 +301,7 @@ def restore_networks(
 
 
 def take_features(
-    networks: list[tuple[Network, Noise]], features: NDArray[np.intp]
+    networks: list[tuple[Network, Noise]], features: Integers
 ) -> list[tuple[Network, Noise]]:
     """Return the networks for these features, in this order."""
     return [

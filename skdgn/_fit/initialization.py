@@ -11,14 +11,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._fit.any_layers import fit_any_layers
 from skdgn._fit.coordinates import find_coordinates, principal_axes
-from skdgn._fit.least_squares import fit_to_coordinates, one_thread
+from skdgn._fit.least_squares import fit_to_coordinates
 from skdgn._network import Architecture, Network
-
-Floats = NDArray[np.float64]
+from skdgn._runtime import Floats, Integers
 
 # More rows for each latent dimension cost more and change a start little.
 MAX_ROWS = 500
@@ -31,7 +29,7 @@ class Start(NamedTuple):
     coordinates: Floats  # (m, s): latent coordinates of the rows it was fitted to
     residuals: Floats  # (m, d): what these rows are off
     residual_variances: Floats  # (d,): zero where the fit is exact
-    sample: NDArray[np.intp]  # (m,): which rows these were
+    sample: Integers  # (m,): which rows these were
 
 
 def starting_methods(architecture: Architecture) -> tuple[str, ...]:
@@ -43,7 +41,6 @@ def starting_methods(architecture: Architecture) -> tuple[str, ...]:
     return ("isomap", "pca") if architecture.n_components <= 3 else ("pca", "independent", "sheet")
 
 
-@one_thread
 def starting_network(
     rows: Floats,
     architecture: Architecture,

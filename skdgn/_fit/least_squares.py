@@ -15,17 +15,14 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.spatial import KDTree
-from threadpoolctl import threadpool_limits
 
 from skdgn._fit.coordinates import principal_axes
 from skdgn._fit.damping import Damping
 from skdgn._fit.tournament import hold_tournament
 from skdgn._network import Activation, Architecture, Network
-
-Floats = NDArray[np.float64]
+from skdgn._runtime import Floats, Integers
 
 # Pairs of neighbors are averaged down to this many per latent dimension, and targets rotated to
 # this many principal ones: enough to place kinks, and the cost no longer depends on the data.
@@ -65,12 +62,6 @@ MAX_TRIALS = 6
 TOLERANCE = 1e-4
 
 
-# Thousands of products too small to share: on a busy machine, threads waiting for each other would
-# take fifty times as long.
-one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
-
-
-@one_thread
 def fit_to_coordinates(
     coordinates: Floats,
     rows: Floats,
@@ -182,7 +173,7 @@ def _average_neighbors(pairs: Pairs) -> Pairs:
     """
     coordinates, rows = pairs
     n_groups = min(len(rows), MAX_PAIRS * coordinates.shape[1])
-    groups: list[NDArray[np.intp]] = []
+    groups: list[Integers] = []
     waiting = [(np.arange(len(rows)), n_groups)]
     while waiting:
         members, n_parts = waiting.pop()

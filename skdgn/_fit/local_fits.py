@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._fit.completion import complete_rows
 from skdgn._fit.em import climb
@@ -31,9 +30,8 @@ from skdgn._network import Activation, Architecture, Dense, Network
 from skdgn._noise import KINDS, Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._posterior import Model
-from skdgn._runtime import Bools, Floats, Workers, read
+from skdgn._runtime import Bools, Floats, Integers, Workers, read
 
-Integers = NDArray[np.intp]
 Parts = tuple[Network, Noise]
 Candidate = tuple[Floats, Sequence[Parts]]  # weights that add up to 1, and networks
 

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -23,7 +22,7 @@ from skdgn._fit.growth import write_linear_network
 from skdgn._fit.noise_priors import NoisePrior
 from skdgn._network import Architecture, Network
 from skdgn._noise import KINDS, Covariance, Noise, OfSamples, Sum
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -103,12 +102,12 @@ def find_responsibilities(
     return _one_hot(labels, n_networks) * sample_weights[:, None]
 
 
-def _nearest(samples: Floats, centers: Floats) -> NDArray[np.intp]:
+def _nearest(samples: Floats, centers: Floats) -> Integers:
     squares = (centers**2).sum(axis=1) - 2.0 * samples @ centers.T
     return np.asarray(squares.argmin(axis=1))
 
 
-def _one_hot(labels: NDArray[np.intp], n_networks: int) -> Floats:
+def _one_hot(labels: Integers, n_networks: int) -> Floats:
     return np.asarray(np.eye(n_networks)[labels])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._runtime import Floats, value_ranges
+from skdgn._runtime import Floats, Integers, value_ranges
 
 # Of one minus a share.
 _ROUNDING = 1e-9
@@ -58,9 +58,7 @@ def subsample_weights(
     return weights
 
 
-def _lost_extremes(
-    rows: NDArray[Any], row_weights: Floats, kept_weights: Floats
-) -> NDArray[np.intp]:
+def _lost_extremes(rows: NDArray[Any], row_weights: Floats, kept_weights: Floats) -> Integers:
     """Return the samples of the smallest and largest values of features that vary no more."""
     lowest, highest = value_ranges(rows, row_weights)
     kept_lowest, kept_highest = value_ranges(rows, kept_weights)

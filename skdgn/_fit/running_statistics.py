@@ -12,15 +12,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._fit.statistics import SUMS, SufficientStatistics
 from skdgn._network import Codes
 from skdgn._noise import Noise
 from skdgn._partition import find_similar
-from skdgn._runtime import Floats
-
-Integers = NDArray[np.intp]
+from skdgn._runtime import Floats, Integers
 
 # A chunk has the share (its weight / that of all rows so far) ** _FORGETTING in the average.  Any
 # exponent in (1/2, 1] converges (Cappe and Moulines, 2009, assumption 1); 1 never forgets the first

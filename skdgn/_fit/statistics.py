@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._network import Codes
 from skdgn._noise import (
@@ -29,7 +28,7 @@ from skdgn._noise import (
 )
 from skdgn._partition import add_regions
 from skdgn._posterior import Explorer, RegionMaps, Visitor, Visits
-from skdgn._runtime import Floats, Table, Workers, inlined_sum_kernel, read, sum_kernel
+from skdgn._runtime import Floats, Integers, Table, Workers, inlined_sum_kernel, read, sum_kernel
 
 
 class Explored(NamedTuple):
@@ -77,7 +76,7 @@ class SufficientStatistics:
             regions,
         )
 
-    def take_features(self, features: NDArray[np.intp], kind: type[Noise]) -> SufficientStatistics:
+    def take_features(self, features: Integers, kind: type[Noise]) -> SufficientStatistics:
         """Return the statistics of these features, in this order, for this kind of noise."""
         return replace(
             self,
@@ -110,9 +109,7 @@ class SufficientStatistics:
         sums = {name: getattr(self, name) + getattr(other, name) for name in SUMS}
         return replace(self, **sums)
 
-    def _spread(
-        self, numbers: NDArray[np.intp], n_regions: int, regions: Explored
-    ) -> SufficientStatistics:
+    def _spread(self, numbers: Integers, n_regions: int, regions: Explored) -> SufficientStatistics:
         """Return the same sums among other regions, in which these have such numbers."""
 
         def spread(own: Floats) -> Floats:

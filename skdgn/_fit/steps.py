@@ -30,6 +30,9 @@ _MOST_SHORTENINGS = 8
 _WORTHWHILE = 10.0
 # Steps grow by this factor each time that they are accepted, up to so many times that of EM.
 _STRETCH, _MOST_STRETCH = 1.6, 16.0
+# With a smaller tolerance, EM creeps for hundreds of iterations: what else there is to do is tried
+# as soon as gains are below this.
+_STANDING_STILL = 1e-4
 
 
 @dataclass
@@ -49,15 +52,15 @@ class Step:
         """Return a state that is no worse, or None if there is none to be found."""
         trial = self._step(state)
         gain = 0.0 if trial is None else trial.lower_bound - state.lower_bound
-        self.n_still = self.n_still + 1 if gain < self.tol else 0
+        self.n_still = self.n_still + 1 if gain < max(self.tol, _STANDING_STILL) else 0
         if self.n_exchanges == 0 or (trial is not None and self.n_still < PATIENCE):
             return trial
-        self.n_exchanges -= 1
+        self.n_exchanges, self.n_still = self.n_exchanges - 1, 0
         assert self.exchange is not None
         exchanged = self.exchange(trial or state)
         if exchanged is None:
             return trial
-        self.dampings, self.n_still = [], 0
+        self.dampings = []
         return exchanged
 
     def _step(self, state: MixtureState) -> MixtureState | None:

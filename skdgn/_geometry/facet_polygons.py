@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 
-from skdgn._geometry.interface import Integers
 from skdgn._geometry.nodes import FAR, cross, dot, find_line, is_wall
-from skdgn._runtime import Floats, kernel
+from skdgn._runtime import Floats, Integers, kernel
 
 
 @kernel

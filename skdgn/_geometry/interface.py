@@ -14,14 +14,10 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple, Protocol, Self
 
-import numpy as np
 from numba import types
 from numba.extending import overload
-from numpy.typing import NDArray
 
-from skdgn._runtime import PART_OPTIONS, Bools, Floats
-
-Integers = NDArray[np.intp]
+from skdgn._runtime import PART_OPTIONS, Bools, Floats, Integers
 
 # Pieces thinner than this, relative to 1 + the distance from the origin of latent space, are not
 # cut off: their boundaries cannot be told from rounding errors.  The generator is continuous, so

@@ -13,7 +13,6 @@ from skdgn._geometry.interface import (
     THINNEST_PIECE,
     Corners,
     Facets,
-    Integers,
     Pieces,
     register_integral,
     register_whitening,
@@ -25,7 +24,16 @@ from skdgn._geometry.quadrature import (
     MOST_NODES,
     nodes_needed,
 )
-from skdgn._runtime import LOG_SQRT_2PI, SQRT_HALF, Bools, Floats, erfcx, inlined_kernel, kernel
+from skdgn._runtime import (
+    LOG_SQRT_2PI,
+    SQRT_HALF,
+    Bools,
+    Floats,
+    Integers,
+    erfcx,
+    inlined_kernel,
+    kernel,
+)
 
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 

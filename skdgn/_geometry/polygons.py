@@ -20,11 +20,10 @@ from skdgn._geometry.interface import (
     THINNEST_PIECE,
     Corners,
     Facets,
-    Integers,
     Pieces,
     register_whitening,
 )
-from skdgn._runtime import Bools, Floats, inlined_kernel, kernel
+from skdgn._runtime import Bools, Floats, Integers, inlined_kernel, kernel
 
 # Lines at a smaller angle are parallel: deep layers compute equal lines with different roundings.
 SMALLEST_ANGLE = 1e-12

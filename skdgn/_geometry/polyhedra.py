@@ -16,10 +16,10 @@ import numpy as np
 
 from skdgn._geometry import skeletons
 from skdgn._geometry.facet_polygons import facet_polygons, fill_frame
-from skdgn._geometry.interface import Corners, Facets, Integers, Pieces, register_whitening
+from skdgn._geometry.interface import Corners, Facets, Pieces, register_whitening
 from skdgn._geometry.nodes import dot
 from skdgn._geometry.polygons import interior_point, long_edges, read_edge
-from skdgn._runtime import Floats, kernel
+from skdgn._runtime import Floats, Integers, kernel
 
 
 class FacetPolygons(NamedTuple):

@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdgn._geometry.interface import Integers
 from skdgn._geometry.quadratic_program import DEPENDENT, dot, orthogonalize
 from skdgn._geometry.truncated_normal import truncate_below
-from skdgn._runtime import Floats, kernel
+from skdgn._runtime import Floats, Integers, kernel
 
 # Expectation propagation ends when no site's precision changes by more than this, relative to the
 # approximation's, or after so many sweeps.  It only has to give good proposals.

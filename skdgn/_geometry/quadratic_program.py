@@ -6,10 +6,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._geometry.interface import THINNEST_PIECE
-from skdgn._runtime import Floats, kernel
+from skdgn._runtime import Floats, Integers, kernel
 
 # A row nearer to the span of other rows depends on them: ten times less than what counts as a
 # piece, a hundred times more than rounding.
@@ -131,7 +130,7 @@ def nearest_point(
 class _ActiveRows(NamedTuple):
     """The rows that hold the point where it is."""
 
-    places: NDArray[np.intp]  # (n,)
+    places: Integers  # (n,)
     weights: Floats  # (n,) their multipliers
     basis: Floats  # (n, n) the rows orthogonalized: row i is triangle[i, :i + 1] @ basis
     triangle: Floats  # (n, n)

@@ -2,7 +2,6 @@
 
 from skdgn._network import blueprints
 from skdgn._network.activations import ACTIVATIONS, Activation, activations_per_layer
-from skdgn._network.arrays import finite_array
 from skdgn._network.blueprints.blueprint import Blueprint
 from skdgn._network.blueprints.sequences import (
     check_blueprints,
@@ -33,7 +32,6 @@ __all__ = [
     "check_blueprints",
     "check_filled",
     "check_shapes",
-    "finite_array",
     "import_torch",
     "n_inputs_of",
     "read_decoder",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._network.maps import AffineMaps
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Enclosures:
 
     maps: AffineMaps  # (n, u, S) and (n, u)
     radii: Floats  # (n, u)
-    n_cuts: NDArray[np.intp]  # (n,): how many boundaries may cross each box, so far
+    n_cuts: Integers  # (n,): how many boundaries may cross each box, so far
 
     @classmethod
     def of_boxes(cls, centers: Floats, halves: Floats) -> Enclosures:

@@ -12,11 +12,10 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from skdgn._network.maps import Codes
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, Integers
 
 if TYPE_CHECKING:
     from skdgn._network.network import Network
@@ -110,7 +109,7 @@ class _View:
         sums /= np.sqrt(np.where(squares > 0.0, squares, 1.0))[:, None]
         return sums[:n_parameters], sums[n_parameters:]
 
-    def _derivatives(self, features: NDArray[np.intp]) -> Floats:
+    def _derivatives(self, features: Integers) -> Floats:
         """How every parameter moves the maps to these features: (P, R, f, S + 1)."""
         layers, parts = self.network.layers, []
         behind = np.eye(self.network.n_features)[features]
@@ -124,7 +123,7 @@ class _View:
             behind = layers[place].transpose(behind, self.codes[place])
         return np.concatenate(parts)
 
-    def _rotations(self, features: NDArray[np.intp]) -> Floats:
+    def _rotations(self, features: Integers) -> Floats:
         """How rotations of latent space do."""
         output, turned = self.output[:, features], []
         for first, second in itertools.combinations(range(self.network.n_components), 2):

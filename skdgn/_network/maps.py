@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, Integers
 
 Codes = NDArray[np.uint8]
 
@@ -36,7 +36,7 @@ def multiply(matrix: Any, blocks: Floats) -> Floats:
     return product
 
 
-def sum_by(groups: NDArray[np.intp], values: Floats, n_groups: int) -> Floats:
+def sum_by(groups: Integers, values: Floats, n_groups: int) -> Floats:
     """Sum values (n,) over the groups (n,) they belong to: (n_groups,)."""
     return np.bincount(groups, weights=values, minlength=n_groups).astype(np.float64, copy=False)
 
@@ -53,7 +53,7 @@ class AffineMaps:
         """Return the identity on one region."""
         return cls(np.eye(n_dimensions)[None], np.zeros((1, n_dimensions)))
 
-    def take(self, regions: NDArray[np.intp]) -> AffineMaps:
+    def take(self, regions: Integers) -> AffineMaps:
         """Return the maps of these regions."""
         return AffineMaps(self.slopes[regions], self.offsets[regions])
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from skdgn._network.activations import Activation, ActivationLayer, LearnedSlopeLayer
-from skdgn._network.arrays import finite_array
 from skdgn._network.blueprints import Abs, Flatten, LeakyReLU, ReLU, Reshape
 from skdgn._network.blueprints.activations import Unitwise
 from skdgn._network.blueprints.blueprint import Blueprint
@@ -37,7 +36,7 @@ from skdgn._network.layer import Layer
 from skdgn._network.maps import AffineMaps, Codes
 from skdgn._network.sparse import SharedLayer
 from skdgn._network.units import UnitsLayer
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, Integers, finite_array
 
 
 @dataclass(frozen=True)
@@ -366,7 +365,7 @@ class Network:
             replaced[place] = layer
         return replace(self, layers=tuple(replaced))
 
-    def take_features(self, features: NDArray[np.intp]) -> Network:
+    def take_features(self, features: Integers) -> Network:
         """Return the network with these features, in this order."""
         output = self.layers[-1]
         if isinstance(output, Dense):

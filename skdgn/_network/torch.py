@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdgn._network import blueprints as layers
-from skdgn._network.arrays import finite_array
 from skdgn._network.blueprints.activations import Unitwise
 from skdgn._network.blueprints.blueprint import Blueprint
 from skdgn._network.blueprints.sequences import n_inputs_of, shape_after
 from skdgn._network.network import Network
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, finite_array, require
 
 
 class Decoder(NamedTuple):
@@ -31,11 +30,7 @@ class Decoder(NamedTuple):
 
 def import_torch() -> Any:
     """Import PyTorch, or say what to install."""
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError('PyTorch is needed for this: pip install "skdgn[torch]".') from error
-    return torch
+    return require("torch", "torch", "This")
 
 
 def to_array(value: Any) -> Any:

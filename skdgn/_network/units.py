@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._network.layer import Layer
 from skdgn._network.maps import AffineMaps, Codes
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, Integers
 
 # What is the identity but for rounding is the identity.
 _ROUNDING = 1e-12
@@ -22,7 +21,7 @@ class UnitsLayer(Layer):
     A dense layer takes factors and shifts into its own weights; a convolution cannot.
     """
 
-    order: NDArray[np.intp]
+    order: Integers
     factors: Floats
     shift: Floats
     n_units: int
@@ -32,7 +31,7 @@ class UnitsLayer(Layer):
         """Return the layer that does nothing."""
         return cls(np.arange(n_units), np.ones(n_units), np.zeros(n_units), n_units)
 
-    def take(self, features: NDArray[np.intp]) -> UnitsLayer:
+    def take(self, features: Integers) -> UnitsLayer:
         """Return the layer with these features, in this order."""
         return UnitsLayer(
             self.order[features], self.factors[features], self.shift[features], self.n_units

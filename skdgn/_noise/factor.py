@@ -26,10 +26,10 @@ import scipy.linalg
 
 from skdgn._noise.covariances import Covariance, OfSamples, Sum
 from skdgn._noise.floors import is_at
-from skdgn._noise.gaussian import Integers, Noise
+from skdgn._noise.gaussian import Noise
 from skdgn._noise.independent import Diagonal
 from skdgn._noise.pooling import log_wishart_evidence, pool_factors
-from skdgn._runtime import Bools, Floats
+from skdgn._runtime import Bools, Floats, Integers
 
 # Steps of EM for the factors of a start, and of the power method before them.
 _ITERATIONS = 20
@@ -309,25 +309,10 @@ class Factor(Noise):
         sizes = np.linalg.svd(self.loadings / self.deviations[:, None], compute_uv=False)
         return float(errors.max() + sizes.max(initial=0.0) ** 2)
 
-    def predict(
-        self, slopes: Floats, offsets: Floats, rows: Floats, features: Integers
-    ) -> tuple[Floats, Floats, Floats]:
-        own_slopes, own_offsets = slopes[:, features], offsets[:, features]
-        deviations = np.empty(own_offsets.shape)
-        patterns, members = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
-        loadings = self.loadings[features]
-        for pattern, observed in enumerate(patterns):
-            chosen = np.flatnonzero(members.ravel() == pattern)
-            known = np.flatnonzero(observed)
-            factors, covariance = self._infer(known)
-            squares = self.errors[features] + np.einsum(
-                "dk,kl,dl->d", loadings, covariance, loadings
-            )
-            deviations[chosen] = np.sqrt(squares)
-            own_slopes[chosen] -= loadings @ (factors @ slopes[chosen][:, known])
-            residuals = rows[np.ix_(chosen, known)] - offsets[np.ix_(chosen, known)]
-            own_offsets[chosen] += (residuals @ factors.T) @ loadings.T
-        return own_slopes, own_offsets, deviations
+    def regress(self, known: Integers, features: Integers) -> tuple[Floats, Floats]:
+        loadings, (factors, covariance) = self.loadings[features], self._infer(known)
+        squares = np.einsum("dk,kl,dl->d", loadings, covariance, loadings)
+        return loadings @ factors, np.sqrt(self.errors[features] + squares)
 
     def _infer(self, known: Integers) -> tuple[Floats, Floats]:
         """What turns known residuals into expected factors, (k, o), and their covariance (k, k)."""

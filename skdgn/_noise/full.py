@@ -12,10 +12,10 @@ from scipy.linalg.lapack import dtrtrs
 
 from skdgn._noise.covariances import Covariance
 from skdgn._noise.floors import is_at, raise_matrix
-from skdgn._noise.gaussian import Integers, Noise
+from skdgn._noise.gaussian import Noise
 from skdgn._noise.independent import Diagonal
 from skdgn._noise.pooling import log_wishart_evidence
-from skdgn._runtime import Bools, Floats
+from skdgn._runtime import Bools, Floats, Integers
 
 # Share of the variance along the leading directions that latent variables take over at a start;
 # the noise keeps the rest.
@@ -104,26 +104,8 @@ class Full(Noise):
     def spread(self) -> float:
         return float(np.linalg.eigvalsh(self.correlations)[-1])
 
-    def predict(
-        self, slopes: Floats, offsets: Floats, rows: Floats, features: Integers
-    ) -> tuple[Floats, Floats, Floats]:
-        own_slopes, own_offsets = slopes[:, features], offsets[:, features]
-        deviations = np.empty(own_offsets.shape)
-        patterns, members = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
-        for pattern, observed in enumerate(patterns):
-            chosen = np.flatnonzero(members.ravel() == pattern)
-            known = np.flatnonzero(observed)
-            gains, deviations[chosen] = self._regress(known, features)
-            own_slopes[chosen] -= gains @ slopes[chosen][:, known]
-            residuals = rows[np.ix_(chosen, known)] - offsets[np.ix_(chosen, known)]
-            own_offsets[chosen] += residuals @ gains.T
-        return own_slopes, own_offsets, deviations
-
-    def _regress(self, known: Integers, features: Integers) -> tuple[Floats, Floats]:
-        """Regress noise of features on that of others: gains (k, o), deviations (k,) of the rest.
-
-        A Cholesky factor of the noise of both holds both, without differences of squares.
-        """
+    def regress(self, known: Integers, features: Integers) -> tuple[Floats, Floats]:
+        # A Cholesky factor of the noise of both holds both, without differences of squares.
         order = np.concatenate([known, features])
         units = self.deviations[order]
         correlations = self.covariance[np.ix_(order, order)] / np.outer(units, units)

@@ -14,14 +14,12 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from skdgn._noise.covariances import Covariance, Dense
 from skdgn._noise.floors import raise_matrix
 from skdgn._noise.pooling import pool_covariances
-from skdgn._runtime import Bools, Floats
-
-Integers = NDArray[np.intp]
+from skdgn._runtime import LOG_SQRT_2PI, Bools, Floats, Integers, split_by_pattern
 
 
 @dataclass(frozen=True)
@@ -298,6 +296,11 @@ class Noise(ABC):
     def log_determinant(self) -> float:
         """Log of the determinant of the (D, D) covariance."""
 
+    @property
+    def log_constant(self) -> float:
+        """Log density of the noise at zero, its largest."""
+        return -self.n_features * LOG_SQRT_2PI - 0.5 * self.log_determinant
+
     @abstractmethod
     def whiten(self, rows: Floats) -> Floats:
         """Multiply rows (..., D) by the inverse factor, so that the noise becomes N(0, I)."""
@@ -327,7 +330,6 @@ class Noise(ABC):
     def spread(self) -> float:
         """Largest eigenvalue of the correlations, hence of any part of them."""
 
-    @abstractmethod
     def predict(
         self, slopes: Floats, offsets: Floats, rows: Floats, features: Integers
     ) -> tuple[Floats, Floats, Floats]:
@@ -336,6 +338,18 @@ class Noise(ABC):
         Returns slopes (v, k, S), offsets (v, k), and the deviations (v, k) of what is left of the
         noise: that of what was observed may tell something of that of the features.
         """
+        own_slopes, own_offsets = slopes[:, features], offsets[:, features]
+        deviations = np.empty(own_offsets.shape)
+        for chosen, known in split_by_pattern(rows):
+            gains, deviations[chosen] = self.regress(known, features)
+            own_slopes[chosen] -= gains @ slopes[chosen][:, known]
+            residuals = rows[np.ix_(chosen, known)] - offsets[np.ix_(chosen, known)]
+            own_offsets[chosen] += residuals @ gains.T
+        return own_slopes, own_offsets, deviations
+
+    @abstractmethod
+    def regress(self, known: Integers, features: Integers) -> tuple[Floats, Floats]:
+        """Regress the noise of features on that of others: gains (k, o), deviations of the rest."""
 
 
 # By the name that users ask for them by; the package fills it.

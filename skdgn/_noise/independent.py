@@ -11,8 +11,8 @@ from scipy.special import gammaln
 
 from skdgn._noise.covariances import Covariance
 from skdgn._noise.floors import is_at, raise_matrix
-from skdgn._noise.gaussian import Integers, Noise
-from skdgn._runtime import Bools, Floats
+from skdgn._noise.gaussian import Noise
+from skdgn._runtime import Bools, Floats, Integers
 
 _FACTOR_ITERATIONS = 20
 
@@ -75,11 +75,8 @@ class Independent(Noise):
     def color(self, rows: Floats) -> Floats:
         return rows * self.factor
 
-    def predict(
-        self, slopes: Floats, offsets: Floats, rows: Floats, features: Integers
-    ) -> tuple[Floats, Floats, Floats]:
-        deviations = np.broadcast_to(self.deviations[features], (len(rows), len(features)))
-        return slopes[:, features], offsets[:, features], deviations
+    def regress(self, known: Integers, features: Integers) -> tuple[Floats, Floats]:
+        return np.zeros((features.size, known.size)), self.deviations[features]
 
     def rescale(self, factors: Floats) -> Self:
         return self.of(self.covariance * self.average(factors**2), self.n_features)

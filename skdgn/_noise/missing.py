@@ -24,12 +24,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._noise.gaussian import Noise
-from skdgn._runtime import LOG_SQRT_2PI, Floats, kernel
-
-Integers = NDArray[np.intp]
+from skdgn._runtime import LOG_SQRT_2PI, Floats, Integers, kernel
 
 
 class NoiseUnits(NamedTuple):

@@ -6,12 +6,11 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from skdgn._geometry import Cells, whole_space
 from skdgn._network import Enclosures, Network
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, Integers
 
 
 class LatentBoxes(NamedTuple):
@@ -20,7 +19,7 @@ class LatentBoxes(NamedTuple):
     centers: Floats  # (b, S)
     halves: Floats  # (b,) half of their widths
 
-    def take(self, indices: NDArray[np.intp]) -> LatentBoxes:
+    def take(self, indices: Integers) -> LatentBoxes:
         """Return the boxes with these indices."""
         return LatentBoxes(self.centers[indices], self.halves[indices])
 

@@ -12,15 +12,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._geometry import Corners, Facets, Pieces, Polytopes
 from skdgn._network import AffineMaps, Codes, Layer, Network
 from skdgn._partition.composed_maps import ComposedMaps
 from skdgn._partition.enumeration import Partition
-from skdgn._runtime import Floats
-
-Integers = NDArray[np.intp]
+from skdgn._runtime import Floats, Integers
 
 # A function is constant on a region if its slope is below this share of its largest one.
 _ROUNDING = 1e-13

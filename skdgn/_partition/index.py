@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._network import Codes
-from skdgn._runtime import kernel
+from skdgn._runtime import Integers, kernel
 
 Keys = NDArray[np.uint64]
-Integers = NDArray[np.intp]
 
 
 @kernel

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from skdgn._runtime import Floats
 
 # How far a vertex may be from a facet that it lies on, relative to its distance from the middle of
 # the cell: rounding errors, much less than the 1e-7 that cddlib takes for zero.

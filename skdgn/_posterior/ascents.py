@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._partition import explored_partition
 from skdgn._posterior.likelihoods import Likelihood
-from skdgn._runtime import Floats, sum_kernel
+from skdgn._runtime import Floats, Integers, sum_kernel
 
 # Steps are damped by so much at first, less after one that led uphill, more after another.
 _FIRST_DAMPING = 1e-2
@@ -49,7 +48,7 @@ def ascend(likelihood: Likelihood, rows: Floats, starts: Floats) -> tuple[Floats
 
 @sum_kernel
 def _find_steps(
-    slopes: Floats, residuals: Floats, latent: Floats, damping: Floats, active: NDArray[np.intp]
+    slopes: Floats, residuals: Floats, latent: Floats, damping: Floats, active: Integers
 ) -> tuple[Floats, Floats]:
     """Solve for the damped step from each active point, and what its slope promises for it."""
     n_features, n_components = slopes.shape[1:]
@@ -88,7 +87,7 @@ def _find_steps(
 
 def cross_kinks(
     likelihood: Likelihood, rows: Floats, points: Floats, factors: Floats, number: int
-) -> tuple[NDArray[np.intp], Floats, Floats, Floats, Floats]:
+) -> tuple[Integers, Floats, Floats, Floats, Floats]:
     """Look just beyond the kinks that are nearest to points (n, S), so many of each.
 
     Where the Gaussians about the points, of lower factors (n, S, S), are highest there.  Returns

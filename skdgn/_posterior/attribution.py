@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skdgn._runtime import Bools, Floats, RandomSource
+from skdgn._runtime import Bools, Floats, Integers, RandomSource, split_by_pattern
 
 # All subsets of so many features are visited, 4,096 of them; of more, orders are drawn.
 MOST_EXACT_FEATURES = 12
@@ -47,9 +46,7 @@ def shapley_values(
     The latter are zero up to `MOST_EXACT_FEATURES` observed values.
     """
     values, errors = np.zeros(rows.shape), np.zeros(rows.shape)
-    patterns, places = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
-    for number, pattern in enumerate(patterns):
-        own, features = np.flatnonzero(places.ravel() == number), np.flatnonzero(pattern)
+    for own, features in split_by_pattern(rows):
         if features.size == 0:
             continue
         target = np.ix_(own, features)
@@ -62,7 +59,7 @@ def shapley_values(
     return values, errors
 
 
-def _over_subsets(log_density: LogDensity, rows: Floats, features: NDArray[np.intp]) -> Floats:
+def _over_subsets(log_density: LogDensity, rows: Floats, features: Integers) -> Floats:
     """Average over all orders, by all subsets of the features: (n, d)."""
     n_players = features.size
     members = (np.arange(2**n_players)[:, None] >> np.arange(n_players)) % 2 == 1
@@ -83,7 +80,7 @@ def _over_subsets(log_density: LogDensity, rows: Floats, features: NDArray[np.in
 
 
 def _over_orders(
-    log_density: LogDensity, rows: Floats, features: NDArray[np.intp], orders: NDArray[np.intp]
+    log_density: LogDensity, rows: Floats, features: Integers, orders: Integers
 ) -> tuple[Floats, Floats]:
     """Average over some orders (P, d) of the features, and their reverses: (n, d), and errors."""
     n_orders, n_players = orders.shape

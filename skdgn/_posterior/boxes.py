@@ -15,14 +15,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 from scipy.stats import qmc
 
 from skdgn._posterior.feature_distributions import FeatureDistributions
 from skdgn._posterior.line_boxes import Known, LineRegions, log_probabilities
 from skdgn._posterior.quantiles import find_roots
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, Integers
 
 # A coordinate is drawn to this share of its standard deviation.
 _DRAW_TOLERANCE = 1e-9
@@ -43,9 +42,7 @@ class Conditional(Protocol):
         """Its regions, if there is one latent dimension and noise is independent."""
         ...
 
-    def feature_distributions(
-        self, rows: Floats, features: NDArray[np.intp]
-    ) -> FeatureDistributions:
+    def feature_distributions(self, rows: Floats, features: Integers) -> FeatureDistributions:
         """Distributions of features given samples (n, D), in which these are missing."""
         ...
 
@@ -70,11 +67,11 @@ def box_log_probabilities(
 
 
 def keep_inside(
-    propose: Callable[[int], tuple[Floats, NDArray[np.intp]]],
+    propose: Callable[[int], tuple[Floats, Integers]],
     lower: Floats,
     upper: Floats,
     n_wanted: int,
-) -> tuple[Floats, NDArray[np.intp]]:
+) -> tuple[Floats, Integers]:
     """Keep those of proposed draws (n, D), with their labels, that lie between bounds (D,).
 
     Fewer than wanted are returned if less than one in ten thousand does.

@@ -17,10 +17,9 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, log_ndtr, logit, ndtri_exp
 
-from skdgn._runtime import LOG_SQRT_2PI, Floats
+from skdgn._runtime import LOG_SQRT_2PI, Bools, Floats, Integers
 
 _Function = Callable[[Floats], Floats]
 
@@ -286,11 +285,11 @@ class ColumnMaps:
         """Number of parameters of all functions."""
         return sum(step.n_parameters for chain in self.chains for step in chain)
 
-    def take(self, features: NDArray[np.intp]) -> ColumnMaps:
+    def take(self, features: Integers) -> ColumnMaps:
         """Return the functions of some features."""
         return ColumnMaps([self.chains[int(feature)] for feature in features])
 
-    def forward(self, values: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    def forward(self, values: Floats) -> tuple[Floats, Floats, Bools]:
         """Transform values (n, D), NaN where one is missing.
 
         Returns them, the logs of the slopes, zero where a value is missing, and which values are

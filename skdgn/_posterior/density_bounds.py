@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp
 
 from skdgn._network import AffineMaps, Enclosures, Layer
@@ -22,9 +21,7 @@ from skdgn._posterior.box_integrals import bound_boxes
 from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.likelihoods import Likelihood, observed_likelihoods
 from skdgn._posterior.posterior import Posterior
-from skdgn._runtime import LOG_SQRT_2PI, Floats
-
-Integers = NDArray[np.intp]
+from skdgn._runtime import LOG_SQRT_2PI, Floats, Integers
 
 # Boxes that are bounded for a sample, about a second's work: fewer if units, features and latent
 # dimensions, multiplied, are many; unless its bounds are as close as this before.
@@ -122,7 +119,7 @@ class BoundSearch:
         variances, axes = np.linalg.eigh(covariance)
         reach = _REACH * np.sqrt(np.maximum(variances, 0.0))
         whitened = self.likelihood.noise.whiten(row[None])[0]
-        log_scale = self.likelihood.log_constant
+        log_scale = self.likelihood.noise.log_constant
         edge = math.sqrt(2.0 * (max(log_scale - log_density, 0.0) + _OUTSIDE))
         outside = math.log(2 * len(mean)) + float(log_ndtr(-edge))
         boxes = self._bound_boxes(whitened, axes, *_first_boxes(mean @ axes, reach, edge))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._geometry import CellIntegrals
 from skdgn._network import Codes, Network
@@ -19,9 +18,7 @@ from skdgn._posterior.likelihoods import observed_likelihoods
 from skdgn._posterior.point_groups import MOST_VISITS
 from skdgn._posterior.posterior_search import PosteriorSearch, prior_points
 from skdgn._posterior.visits import Visitor, Visits, concatenate
-from skdgn._runtime import Floats
-
-Integers = NDArray[np.intp]
+from skdgn._runtime import Floats, Integers
 
 # Rows that are looked at together: enough of them to be worth the calls.
 _ROWS_AT_A_TIME = 256

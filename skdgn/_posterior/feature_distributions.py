@@ -31,9 +31,7 @@ from skdgn._posterior.explorer import Explorer
 from skdgn._posterior.gaussian_distributions import GaussianDistributions
 from skdgn._posterior.quantiles import find_quantiles
 from skdgn._posterior.visits import Visitor
-from skdgn._runtime import Floats
-
-Integers = NDArray[np.intp]
+from skdgn._runtime import Floats, Integers
 
 # Largest error of a probability, from each region.
 _LOG_ERROR = math.log(1e-15)

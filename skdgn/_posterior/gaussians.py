@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdgn._network import finite_array
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, finite_array
 
 # A covariance computed by its user is symmetric to rounding only.
 _ROUNDING_ASYMMETRY = 1e-8

@@ -17,14 +17,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import qmc
 
 from skdgn._partition import Keys, scramble
 from skdgn._posterior.maxima import MOST_MAXIMA, Maxima
-from skdgn._runtime import Floats, inlined_kernel, inlined_sum_kernel, kernel, sum_kernel
-
-Integers = NDArray[np.intp]
+from skdgn._runtime import Floats, Integers, inlined_kernel, inlined_sum_kernel, kernel, sum_kernel
 
 # Shifts of the points.
 N_SHIFTS = 8
@@ -71,7 +68,7 @@ class Proposals(NamedTuple):
     factors: Floats  # (n, K, S, S) lower triangles
     seen: Floats  # (n, K) number of points to which they were fitted
 
-    def take(self, rows: NDArray[np.intp]) -> Proposals:
+    def take(self, rows: Integers) -> Proposals:
         """Return the proposals of these rows."""
         return Proposals(*(array[rows] for array in self))
 

@@ -10,11 +10,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._geometry import Facets
 from skdgn._noise import Holes, NoiseUnits, whiten_by_factors
-from skdgn._runtime import Floats, inlined_sum_kernel, kernel
+from skdgn._runtime import Floats, Integers, inlined_sum_kernel, kernel
 
 
 class RegionMaps(NamedTuple):
@@ -32,7 +31,7 @@ class ObservedRow(NamedTuple):
     columns: Floats  # (S, S + D) columns of [I; A~_o]
     remainder: Floats  # (S + D,) [0; x~_o - b~_o], then what the columns do not explain
     triangle: Floats  # (S, S)
-    places: NDArray[np.intp]  # (S,) which latent dimension each of its columns is of
+    places: Integers  # (S,) which latent dimension each of its columns is of
 
 
 @kernel

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._partition import Keys, add_codes
-from skdgn._runtime import LOG_SQRT_2PI, Floats, sum_kernel
+from skdgn._runtime import Floats, Integers, split_by_pattern, sum_kernel
 
 # Numbers that are computed at a time: they stay in the processor's cache.
 _NUMBERS_AT_A_TIME = 1 << 17
@@ -23,11 +22,6 @@ class Likelihood:
 
     network: Network
     noise: Noise
-
-    @property
-    def log_constant(self) -> float:
-        """Log p(x | z) where the residual is zero."""
-        return -self.noise.n_features * LOG_SQRT_2PI - 0.5 * self.noise.log_determinant
 
     def evaluate(self, rows: Floats, latent: Floats) -> tuple[Floats, Keys]:
         """Return log p(x | z) of rows (n, d) at points (S, n p) of their own, and their keys.
@@ -44,7 +38,7 @@ class Likelihood:
             part = slice(begin, begin + n_part)
             values = self._generate(latent[:, part].T, keys[part])
             _square_distances(whitened, self.noise.whiten(values), begin, n_points, squares)
-        log_densities = self.log_constant - 0.5 * squares
+        log_densities = self.noise.log_constant - 0.5 * squares
         return log_densities.reshape(len(rows), n_points), keys.reshape(len(rows), n_points)
 
     def _generate(self, points: Floats, keys: Keys) -> Floats:
@@ -73,15 +67,12 @@ class Likelihood:
 
 def observed_likelihoods(
     network: Network, noise: Noise, rows: Floats
-) -> Iterator[tuple[NDArray[np.intp], Floats, Likelihood]]:
+) -> Iterator[tuple[Integers, Floats, Likelihood]]:
     """Split rows (n, D) by what was observed of them: indices, observed values, likelihood."""
-    patterns, owner = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
-    for number, pattern in enumerate(patterns):
-        indices = np.flatnonzero(owner.ravel() == number)
-        if pattern.all():
+    for indices, features in split_by_pattern(rows):
+        if features.size == rows.shape[1]:
             yield indices, rows[indices], Likelihood(network, noise)
         else:
-            features = np.flatnonzero(pattern)
             likelihood = Likelihood(network.take_features(features), noise.restrict(features))
             yield indices, rows[np.ix_(indices, features)], likelihood
 

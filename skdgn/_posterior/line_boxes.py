@@ -24,10 +24,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._geometry import log_integral, quantile, truncated_mean
-from skdgn._runtime import LOG_SQRT_2PI, Floats, RandomSource, kernel, row_batches
+from skdgn._runtime import LOG_SQRT_2PI, Floats, Integers, RandomSource, kernel, row_batches
 
 # Logs below the peak at which an integrand counts no more, and how much of logs is rounding.
 _NEGLIGIBLE = 44.0
@@ -46,8 +45,6 @@ _FARTHEST = 1e150
 _NARROW = 1e-3
 # Samples whose pieces are kept at a time.
 _BATCH = 256
-
-Integers = NDArray[np.intp]
 
 
 class LineRegions(NamedTuple):

@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skdgn._runtime import Bools, Floats, inlined_kernel, kernel
-
-Integers = NDArray[np.intp]
+from skdgn._runtime import Bools, Floats, Integers, inlined_kernel, kernel
 
 # Of each row, so many are kept: maxima, and points at kinks.
 MOST_MAXIMA = (12, 4)

@@ -24,7 +24,16 @@ from skdgn._posterior.line_boxes import LineRegions
 from skdgn._posterior.posterior import Posterior
 from skdgn._posterior.visits import Visitor, Visits, concatenate
 from skdgn._posterior.weighted_sums import WeightedSum
-from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, read, row_batches
+from skdgn._runtime import (
+    MOST_ROWS,
+    Bools,
+    Floats,
+    Integers,
+    RandomSource,
+    Workers,
+    read,
+    row_batches,
+)
 
 # A partition with more regions would take gigabytes, and hours.
 MOST_REGIONS = 200_000
@@ -78,7 +87,7 @@ class NetworkModel(ABC):
         """Posterior probability of each region, given every sample (n, D): (n, R)."""
 
     @abstractmethod
-    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> NDArray[np.intp]:
+    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> Integers:
         """Likeliest region of every sample (n, D)."""
 
     @abstractmethod
@@ -88,7 +97,7 @@ class NetworkModel(ABC):
         """Log probabilities of boxes between bounds (n, D), and standard errors: (n,) each."""
 
     @abstractmethod
-    def locate(self, latent: Floats) -> NDArray[np.intp]:
+    def locate(self, latent: Floats) -> Integers:
         """Find the regions of latent points (n, S)."""
 
     @property
@@ -147,7 +156,7 @@ class NetworkModel(ABC):
         )
 
     def conditional_log_density(
-        self, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
+        self, rows: NDArray[Any], features: Bools, workers: Workers
     ) -> Floats:
         """Exact log density of some features of every sample (n, D), given the others."""
 
@@ -255,9 +264,7 @@ class NetworkModel(ABC):
         """Memory that `feature_distributions` takes for a sample."""
         return _COPIES_OF_CELLS * self.row_bytes
 
-    def feature_distributions(
-        self, rows: Floats, features: NDArray[np.intp]
-    ) -> FeatureDistributions:
+    def feature_distributions(self, rows: Floats, features: Integers) -> FeatureDistributions:
         """Distributions of features given rows (n, D), NaN where these are not observed."""
         return distributions_given(self.visitor_for(rows), rows, features)
 
@@ -285,7 +292,7 @@ class NetworkModel(ABC):
                 advance(batch.stop)
         return tables
 
-    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:
+    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, Integers]:
         """Draw rows (n, D), and the region each comes from."""
         latent = generator.standard_normal((n_samples, self.network.n_components))
         regions = self.locate(latent)
@@ -335,7 +342,7 @@ class Model(NetworkModel):
         """Number of those of the network."""
         return self.network.count_identifiable(self.partition.patterns)
 
-    def locate(self, latent: Floats) -> NDArray[np.intp]:
+    def locate(self, latent: Floats) -> Integers:
         """Find the regions of latent points (n, S)."""
         return self.partition.locate(self.network.patterns(latent))
 
@@ -401,7 +408,7 @@ class Model(NetworkModel):
         result = np.empty((len(rows), len(self.partition)))
         return self._summarize(rows, lambda posterior: posterior.responsibilities, result, workers)
 
-    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> NDArray[np.intp]:
+    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> Integers:
         """Likeliest region of every sample (n, D)."""
         result = np.empty(len(rows), dtype=np.intp)
         return self._summarize(rows, lambda posterior: posterior.most_responsible, result, workers)

@@ -6,12 +6,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._partition import Keys
-from skdgn._runtime import Floats, inlined_kernel, kernel
-
-Integers = NDArray[np.intp]
+from skdgn._runtime import Floats, Integers, inlined_kernel, kernel
 
 # Regions with less than this share of a posterior are left out.
 _NO_SHARE = 1e-5

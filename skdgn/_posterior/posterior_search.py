@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from skdgn._network import Codes
@@ -36,9 +35,7 @@ from skdgn._posterior.likelihoods import Likelihood
 from skdgn._posterior.maxima import MOST_MAXIMA, Maxima
 from skdgn._posterior.point_groups import Groups, group_points, join_groups
 from skdgn._posterior.visits import Visits
-from skdgn._runtime import Floats, kernel
-
-Integers = NDArray[np.intp]
+from skdgn._runtime import Bools, Floats, Integers, kernel
 
 # Draws from the prior, from which ascents start: the best in each of so many cones, then the best
 # in each of other cones, and so on, a few times at least, and as long as these find anything new.
@@ -146,7 +143,7 @@ class _Found(NamedTuple):
         log_weights: Floats,
         number: int,
         weighted: _Weighted,
-        counts: NDArray[np.bool_],
+        counts: Bools,
     ) -> None:
         """Group the points of those rows (n,) that count; weights are those of rounds."""
         chosen = np.flatnonzero(counts)
@@ -246,7 +243,7 @@ class PosteriorSearch:
         with np.errstate(over="ignore", invalid="ignore"):
             squares = np.square(whitened).sum(axis=1)[:, None] + np.square(images).sum(axis=1)
             squares -= 2.0 * whitened @ images.T
-        return np.asarray(self.likelihood.log_constant - 0.5 * squares)
+        return np.asarray(self.likelihood.noise.log_constant - 0.5 * squares)
 
     def _find_maxima(self, rows: Floats, log_likelihoods: Floats) -> tuple[Maxima, Floats]:
         """Climb from the best draws in cones, and from beyond kinks, until nothing new is found.
@@ -289,7 +286,7 @@ class PosteriorSearch:
             scores = whitened @ images.T - 0.5 * np.square(images).sum(axis=1)
             scores -= 0.5 * np.square(far).sum(axis=1)
             squares = 0.5 * np.square(whitened).sum(axis=1)[:, None]
-            here = log_likelihoods - self.likelihood.log_constant + squares
+            here = log_likelihoods - self.likelihood.noise.log_constant + squares
         here = here - 0.5 * np.square(points).sum(axis=1)
         return np.concatenate([points, far]), np.concatenate([here, scores], axis=1)
 
@@ -377,16 +374,15 @@ class PosteriorSearch:
         own: Integers,
         proposals: Proposals,
         estimates: Estimates,
-    ) -> NDArray[np.bool_]:
-        """Add a proposal where points tell of a place without one; returns whose."""
+    ) -> None:
+        """Add a proposal where points tell of a place without one."""
         told = ~np.isnan(estimates.suspect[:, 0])
         told &= np.any(proposals.shares[own] == 0.0, axis=1)
         members = own[told]
         if members.size == 0:
-            return told
+            return
         points, _, factors = ascend(self.likelihood, rows[members], estimates.suspect[told])
         proposals.add(members, _NEW_SHARE, points, factors)
-        return told
 
     def _join(self, log_density: Floats, error: Floats, groups: Groups) -> Visits:
         """Turn groups of weighted points into visits."""

@@ -13,7 +13,7 @@ from skdgn._posterior.column_maps import ColumnMaps
 from skdgn._posterior.expectations import Expectations, expect
 from skdgn._posterior.feature_distributions import FeatureDistributions
 from skdgn._posterior.weighted_sums import Density
-from skdgn._runtime import Floats, RandomSource, Workers, read
+from skdgn._runtime import Bools, Floats, Integers, RandomSource, Workers, read
 
 # Means are integrals between quantiles of this share and of one minus it: bounds of them, which are
 # wide, so that what is beyond matters as little as a millionth of it would.
@@ -51,7 +51,7 @@ class TransformedModel:
         return lower + volumes, upper + volumes
 
     def conditional_log_density(
-        self, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
+        self, rows: NDArray[Any], features: Bools, workers: Workers
     ) -> Floats:
         """Log density of some features of every sample (n, D), given the others."""
         transformed, volumes = self._enter(np.where(features, rows, np.nan))
@@ -66,9 +66,7 @@ class TransformedModel:
         """Memory that `feature_distributions` takes for a sample."""
         return self.model.distribution_bytes
 
-    def feature_distributions(
-        self, rows: Floats, features: NDArray[np.intp]
-    ) -> TransformedDistributions:
+    def feature_distributions(self, rows: Floats, features: Integers) -> TransformedDistributions:
         """Distributions of features given samples (n, D), in which these are missing."""
         transformed, volumes = self._enter(rows)
         # What cannot be is conditioned on nothing instead.
@@ -118,7 +116,7 @@ class TransformedModel:
         tables[:, np.isneginf(volumes)] = np.nan
         return tables
 
-    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:
+    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, Integers]:
         """Draw samples (n, D), and the number of the component each comes from."""
         drawn, labels = self.model.draw(n_samples, generator)
         return self.maps.backward(drawn), labels

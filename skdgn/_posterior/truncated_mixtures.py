@@ -9,13 +9,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._geometry import Cells, Facets, integrate_gaussian
 from skdgn._posterior.draws import MOST_REJECTIONS, Cell, choose, draw_in_boxes, draw_plainly
-from skdgn._runtime import MOST_ROWS, Floats, Reporter, kernel, row_batches
-
-Integers = NDArray[np.intp]
+from skdgn._runtime import MOST_ROWS, Floats, Integers, Reporter, kernel, row_batches
 
 # Deviations smaller than this are rounding errors; they only decide how boxes are cut.
 _SMALLEST_DEVIATION = 1e-12

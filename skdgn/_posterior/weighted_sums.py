@@ -15,7 +15,7 @@ from skdgn._posterior.feature_distributions import (
     mix,
 )
 from skdgn._posterior.line_boxes import LineRegions
-from skdgn._runtime import MOST_ROWS, Floats, RandomSource, Workers, row_batches
+from skdgn._runtime import MOST_ROWS, Bools, Floats, Integers, RandomSource, Workers, row_batches
 
 
 class Density(Protocol):
@@ -41,7 +41,7 @@ class Density(Protocol):
         ...
 
     def conditional_log_density(
-        self, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
+        self, rows: NDArray[Any], features: Bools, workers: Workers
     ) -> Floats:
         """Log density of some features of every sample (n, D), given the others."""
         ...
@@ -51,9 +51,7 @@ class Density(Protocol):
         """Memory that `feature_distributions` takes for a sample."""
         ...
 
-    def feature_distributions(
-        self, rows: Floats, features: NDArray[np.intp]
-    ) -> FeatureDistributions:
+    def feature_distributions(self, rows: Floats, features: Integers) -> FeatureDistributions:
         """Distributions of features given samples (n, D), in which these are missing."""
         ...
 
@@ -78,7 +76,7 @@ class Density(Protocol):
         """Replace missing values of samples (n, D) by independent draws: (n_draws, n, D)."""
         ...
 
-    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:
+    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, Integers]:
         """Draw samples (n, D), and the number of the component each comes from."""
         ...
 
@@ -139,7 +137,7 @@ class WeightedSum:
         return result
 
     def conditional_log_density(
-        self, rows: NDArray[Any], features: NDArray[np.bool_], workers: Workers
+        self, rows: NDArray[Any], features: Bools, workers: Workers
     ) -> Floats:
         """Log density of some features of every sample (n, D), given the others."""
         result = np.empty(len(rows))
@@ -156,9 +154,7 @@ class WeightedSum:
         """Memory that `feature_distributions` takes for a sample: members' are kept together."""
         return sum(member.distribution_bytes for member in self.members)
 
-    def feature_distributions(
-        self, rows: Floats, features: NDArray[np.intp]
-    ) -> FeatureDistributions:
+    def feature_distributions(self, rows: Floats, features: Integers) -> FeatureDistributions:
         """Distributions of features given samples (n, D), in which these are missing."""
         parts = [member.feature_distributions(rows, features) for member in self.members]
         return mix(parts, self.weights)
@@ -220,7 +216,7 @@ class WeightedSum:
             tables[draws, used[places]] = filled[turns[draws, places], places]
         return tables
 
-    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, NDArray[np.intp]]:
+    def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, Integers]:
         """Draw samples (n, D), and the member each comes from."""
         shares = np.broadcast_to(self.weights, (n_samples, len(self.weights)))
         labels = draw_labels(shares, generator)
@@ -249,7 +245,7 @@ def normalize_logs(terms: Floats) -> Floats:
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def draw_labels(shares: Floats, generator: RandomSource) -> NDArray[np.intp]:
+def draw_labels(shares: Floats, generator: RandomSource) -> Integers:
     """Draw a number below K for every sample, by its probabilities (n, K): (n,)."""
     cumulative = np.cumsum(shares, axis=1)
     levels = generator.uniform(size=len(shares)) * cumulative[:, -1]

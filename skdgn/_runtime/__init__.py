@@ -1,6 +1,12 @@
 """How code is compiled, batched, seeded, reported on and sent to workers."""
 
-from skdgn._runtime.checks import check_finite, check_integer, check_nonnegative, is_integer
+from skdgn._runtime.checks import (
+    check_finite,
+    check_integer,
+    check_nonnegative,
+    finite_array,
+    is_integer,
+)
 from skdgn._runtime.compiler import (
     INV_SQRT_2PI,
     LOG_SQRT_2PI,
@@ -29,9 +35,10 @@ from skdgn._runtime.tables import (
     observed_weights,
     order_columns,
     sample_rows,
+    split_by_pattern,
     value_ranges,
 )
-from skdgn._runtime.types import Bools, Floats
+from skdgn._runtime.types import Bools, Floats, Integers
 from skdgn._runtime.versions import VersionedMixin, __version__
 from skdgn._runtime.workers import MOST_ROWS, Workers, read, row_batches, way_of_returning
 
@@ -44,6 +51,7 @@ __all__ = [
     "SQRT_HALF",
     "Bools",
     "Floats",
+    "Integers",
     "OrderedColumns",
     "RandomSource",
     "Reporter",
@@ -58,6 +66,7 @@ __all__ = [
     "check_nonnegative",
     "draw_seed",
     "erfcx",
+    "finite_array",
     "fits_into",
     "inlined_kernel",
     "inlined_sum_kernel",
@@ -75,6 +84,7 @@ __all__ = [
     "require",
     "row_batches",
     "sample_rows",
+    "split_by_pattern",
     "sum_kernel",
     "value_ranges",
     "way_of_returning",

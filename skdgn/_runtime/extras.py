@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 
-def require(package: str, extra: str, caller: str) -> None:
-    """Raise an error that says what to install, unless a package can be imported."""
+def require(package: str, extra: str, caller: str) -> Any:
+    """Import a package, or raise an error that says what to install."""
     try:
-        import_module(package)
+        return import_module(package)
     except ImportError as error:
         raise ImportError(
-            f"{caller} requires {package}. You can install it with `pip install skdgn[{extra}]`."
+            f'{caller} requires {package}. You can install it with `pip install "skdgn[{extra}]"`.'
         ) from error
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._runtime.types import Floats
+from skdgn._runtime.types import Floats, Integers
 from skdgn._runtime.workers import MOST_ROWS, Workers, read, row_batches
-
-Integers = NDArray[np.intp]
 
 # Sorting takes so many times the memory of the table in double precision.
 _SORTING_COPIES = 8
@@ -88,14 +87,27 @@ def merge_duplicates(rows: Floats, row_weights: Floats) -> tuple[Floats, Floats]
     A fit then depends neither on the order of the rows nor on whether a row is repeated or
     weighted.  Rows with the same holes follow each other.
     """
-    kept = row_weights > 0
-    holes = np.isnan(rows[kept])
-    # NaN equals nothing, not even itself: zeros and the places of the holes stand for it.
-    keys = np.concatenate([holes, np.where(holes, 0.0, rows[kept])], axis=1)
-    _, chosen, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    weights = np.zeros(len(chosen))
-    np.add.at(weights, inverse.ravel(), row_weights[kept])
-    return rows[kept][chosen], weights
+    kept = np.flatnonzero(row_weights > 0)
+    keys = rows[kept]
+    holes = np.isnan(keys)
+    if holes.any():
+        # NaN equals nothing, not even itself: zeros and the places of the holes stand for it.
+        keys = np.concatenate([holes, np.where(holes, 0.0, keys)], axis=1)
+    order = np.argsort(keys[:, 0], kind="stable")
+    if np.any(np.diff(keys[order, 0]) == 0.0):  # the other columns have a say
+        order = np.lexsort(keys.T[::-1])
+    keys = keys[order]
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = np.any(keys[1:] != keys[:-1], axis=1)
+    firsts, kept = np.flatnonzero(is_first), kept[order]
+    return rows[kept[firsts]], np.add.reduceat(row_weights[kept], firsts)
+
+
+def split_by_pattern(rows: Floats) -> Iterator[tuple[Integers, Integers]]:
+    """Split rows (n, D) by what was observed of them: indices of rows, and of observed features."""
+    patterns, owner = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        yield np.flatnonzero(owner.ravel() == number), np.flatnonzero(pattern)
 
 
 def order_columns(table: Table, row_weights: Floats, workers: Workers) -> Integers:

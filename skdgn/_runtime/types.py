@@ -7,3 +7,4 @@ from numpy.typing import NDArray
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+Integers = NDArray[np.intp]

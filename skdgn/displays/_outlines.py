@@ -10,16 +10,15 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skdgn._geometry import Cells
-from skdgn._runtime import Floats
+from skdgn._runtime import Floats, Integers
 
 
 class Outlines(NamedTuple):
     """The cells that meet a window."""
 
-    regions: NDArray[np.intp]  # (V,) which they are
+    regions: Integers  # (V,) which they are
     corners: list[Floats]  # V arrays: (2, 1) ends of intervals, or (k, 2) corners of polygons
 
 

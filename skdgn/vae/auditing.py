@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
 from skdgn._estimators import PiecewiseAffineDGN
-from skdgn._network import finite_array, import_torch, to_array
-from skdgn._runtime import Floats
+from skdgn._network import import_torch, to_array
+from skdgn._runtime import Floats, finite_array
 from skdgn.vae.display import AuditDisplay
 
 _QUANTILES = {"min": 0.0, "25%": 0.25, "50%": 0.5, "75%": 0.75, "max": 1.0}

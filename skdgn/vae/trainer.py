@@ -22,7 +22,7 @@ from skdgn._estimators import (
     check_integers,
     fit_context,
 )
-from skdgn._network import Network, import_torch, read_decoder, to_array, write_decoder
+from skdgn._network import import_torch, read_decoder, to_array
 from skdgn._noise import Independent, Noise
 from skdgn._runtime import LOG_SQRT_2PI, Floats, VersionedMixin, check_integer, draw_seed
 
@@ -448,11 +448,6 @@ def make_decoder(estimator: PiecewiseAffineDGN, dtype: str = "float32") -> Any:
     >>> make_decoder(model)(torch.tensor([[3.0]])).tolist()
     [[3.0, 6.0]]
     """
-    torch = import_torch()
     if not isinstance(estimator, PiecewiseAffineDGN):
         raise ValueError(f"estimator must be a PiecewiseAffineDGN, got {type(estimator).__name__}.")
-    check_is_fitted(estimator)
-    if dtype not in ("float32", "float64"):
-        raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}.')
-    network: Network = estimator._fitted_model().network
-    return write_decoder(network, getattr(torch, dtype))
+    return estimator.to_torch(dtype)

@@ -105,7 +105,7 @@ def test_errors(
 def test_without_matplotlib_an_error_says_what_to_install(monkeypatch, line, plane, row, fits):
     display = LatentPartitionDisplay.from_estimator(line)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    message = r"requires matplotlib.* `pip install skdgn\[plot\]`"
+    message = r"requires matplotlib.* `pip install \"skdgn\[plot\]\"`"
     for call in (
         lambda: LatentPartitionDisplay.from_estimator(plane),
         lambda: DensityDisplay.from_estimator(line),

@@ -100,7 +100,7 @@ def test_latent_spaces_belong_to_single_networks(fitted, rows):
 def test_other_densities_are_refused_by_name(rows):
     gaussians = GaussianMixture().fit(rows[:, :1])
     for refuse in (check_density, DensityDisplay.from_estimator):
-        with pytest.raises(ValueError, match="DGNMixture or DGNEnsemble, got GaussianMixture"):
+        with pytest.raises(ValueError, match="TransformedDensity, got GaussianMixture"):
             refuse(gaussians)
-    with pytest.raises(ValueError, match="'estimator' parameter of DGNImputer"):
+    with pytest.raises(ValueError, match="parameter of DGNImputer must be an exact density, a"):
         DGNImputer(gaussians).fit(rows)

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skdgn._network.activations import Activation, ActivationLayer, LearnedSlopeLayer
-from skdgn._network.arrays import finite_array
 from skdgn._network.blueprints.blueprint import LARGEST_CODE, Blueprint, Shape
 from skdgn._network.layer import Layer
-from skdgn._runtime import check_finite
+from skdgn._runtime import check_finite, finite_array
 
 
 class Unitwise(Blueprint):

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from skdgn._network.arrays import finite_array
 from skdgn._network.layer import Layer
 from skdgn._network.sparse import FixedLayer
-from skdgn._runtime import Floats, check_integer
+from skdgn._runtime import Floats, check_integer, finite_array
 
 # (units,), (channels, length) or (channels, height, width)
 Shape = tuple[int, ...]

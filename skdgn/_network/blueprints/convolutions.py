@@ -6,7 +6,7 @@ import math
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from skdgn._network.blueprints.blueprint import (
     Blueprint,
@@ -19,7 +19,7 @@ from skdgn._network.blueprints.blueprint import (
 )
 from skdgn._network.layer import Layer
 from skdgn._network.sparse import SharedLayer
-from skdgn._runtime import check_integer
+from skdgn._runtime import Integers, check_integer
 
 
 class _Convolution(Blueprint):
@@ -53,7 +53,7 @@ class _Convolution(Blueprint):
     def _coef_shape(self, n_inputs: int) -> Shape:
         return (self.n_channels, n_inputs // self.groups, *self.kernel_size)
 
-    def _owners(self, groups: NDArray[np.intp], n_in: int) -> NDArray[np.intp]:
+    def _owners(self, groups: Integers, n_in: int) -> Integers:
         """Number the kernels, (outputs, inputs of their group), as ``coef`` does."""
         return np.arange(groups.size * n_in).reshape(-1, n_in)
 
@@ -107,11 +107,11 @@ class _Convolution(Blueprint):
             )
         ]
 
-    def _connections(self, inputs: Shape, outputs: Shape) -> tuple[NDArray[np.intp], ...]:
+    def _connections(self, inputs: Shape, outputs: Shape) -> tuple[Integers, ...]:
         """Connect places of one channel: outputs, inputs and entries of the kernel, (n,) each."""
         return self._windows(outputs, inputs)
 
-    def _windows(self, near: Shape, far: Shape) -> tuple[NDArray[np.intp], ...]:
+    def _windows(self, near: Shape, far: Shape) -> tuple[Integers, ...]:
         """Pair places of a grid with those of another that their windows cover."""
         covered = windows(near, far, self.kernel_size, self.stride, self.padding, self.dilation)
         places, entries = np.nonzero(covered >= 0)
@@ -163,7 +163,7 @@ class _TransposedConvolution(_Convolution):
     def _coef_shape(self, n_inputs: int) -> Shape:
         return (n_inputs, self.n_channels // self.groups, *self.kernel_size)
 
-    def _owners(self, groups: NDArray[np.intp], n_in: int) -> NDArray[np.intp]:
+    def _owners(self, groups: Integers, n_in: int) -> Integers:
         n_out = self.n_channels // self.groups
         inputs = groups[:, None] * n_in + np.arange(n_in)
         return inputs * n_out + (np.arange(self.n_channels) % n_out)[:, None]
@@ -172,14 +172,14 @@ class _TransposedConvolution(_Convolution):
         ends = (length - 1) * self.stride[axis] - 2 * self.padding[axis]
         return ends + self._reach(axis) + self.output_padding[axis]
 
-    def _connections(self, inputs: Shape, outputs: Shape) -> tuple[NDArray[np.intp], ...]:
+    def _connections(self, inputs: Shape, outputs: Shape) -> tuple[Integers, ...]:
         columns, rows, entries = self._windows(inputs, outputs)
         return rows, columns, entries
 
 
 def windows(
     near: Shape, far: Shape, kernel_size: Shape, stride: Shape, padding: Shape, dilation: Shape
-) -> NDArray[np.intp]:
+) -> Integers:
     """List places (n, k) of a grid that the window of each place of another covers; -1 is none."""
     corners = np.indices(near).reshape(len(near), -1).T
     offsets = np.indices(kernel_size).reshape(len(kernel_size), -1).T

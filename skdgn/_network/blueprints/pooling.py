@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from skdgn._network.blueprints.blueprint import (
@@ -20,7 +19,7 @@ from skdgn._network.blueprints.blueprint import (
 from skdgn._network.blueprints.convolutions import windows
 from skdgn._network.layer import Layer
 from skdgn._network.maxima import MaximumLayer
-from skdgn._runtime import Floats, check_integer
+from skdgn._runtime import Floats, Integers, check_integer
 
 
 class _Pooling(Blueprint):
@@ -57,7 +56,7 @@ class _Pooling(Blueprint):
             raise ValueError(f"needs inputs at least as large as its kernel, got shape {shape}")
         return (shape[0], *lengths)
 
-    def _windows(self, shape: Shape) -> NDArray[np.intp]:
+    def _windows(self, shape: Shape) -> Integers:
         """Places of one channel in every window: (n, k), -1 outside."""
         near, n_axes = self._shape_behind(shape)[1:], len(shape) - 1
         return windows(near, shape[1:], *self._sizes(n_axes), dilation=(1,) * n_axes)
@@ -121,7 +120,7 @@ class MaxPool(_Pooling):
         return _maxima_per_channel(self._windows(shape), shape)
 
 
-def _maxima_per_channel(places: NDArray[np.intp], shape: Shape) -> list[Layer]:
+def _maxima_per_channel(places: Integers, shape: Shape) -> list[Layer]:
     """Take the maximum over groups of places (n, k) in every channel; -1 is nobody."""
     # Those that are there come first, and the first again instead of those that are not.
     places = np.take_along_axis(places, np.argsort(places < 0, axis=1, kind="stable"), axis=1)

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from skdgn._network.arrays import finite_array
 from skdgn._network.blueprints.blueprint import Blueprint, Shape, check_shape, fixed_layer
 from skdgn._network.layer import Layer
-from skdgn._runtime import check_finite
+from skdgn._runtime import check_finite, finite_array
 
 
 class Reshape(Blueprint):
