@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import Bunch
 
 from skdgn._estimators.attributes import unchanged_by_failure
@@ -20,7 +19,7 @@ from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.inference import InformationCriteria
 from skdgn._estimators.member_fits import Fits, Questions, Task, reseed, run_tasks
 from skdgn._estimators.members import default_members
-from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, fit_context
+from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, NamedParts, fit_context
 from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._fit import bootstrap_weights, stack_with_scales, subsample_weights
 from skdgn._posterior import WeightedSum
@@ -43,7 +42,7 @@ _ROUNDING = 1e-9
 _MOST_ASKED = 20_000
 
 
-class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator):
+class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
     """Average of exact densities, itself an exact density.
 
     Every member is fitted on its own, to a random part of the samples or from another seed, or is a
@@ -58,7 +57,8 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         ensemble.  None stands for mixtures that take turns: one that finds its sizes, large ones
         that follow their samples closely, and one Gaussian at the end; of columns as they are, by
         powers and by normal scores in turn.  A list has one member for each of its items, of any
-        kind and size; names are those of ``named_estimators_``.
+        kind and size; names are those of ``named_estimators_``, and lead to the members' own
+        parameters, as in a pipeline: ``set_params(name__tol=0.01)``.
     n_estimators : int, default=10
         Number of members, if ``estimator`` is not a list.
     bootstrap : bool, default=False
@@ -238,6 +238,49 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
         if hasattr(estimators[0], "feature_names_in_"):
             ensemble.feature_names_in_ = estimators[0].feature_names_in_
         return ensemble
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get the parameters of this estimator, and of its members that have names.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether members and their parameters are among them: ``name`` and ``name__...``, or
+            ``estimator__...`` if all members are of one kind.
+
+        Returns
+        -------
+        params : dict
+            Values by name.
+        """
+        has_names = isinstance(self.estimator, list | tuple) and all(map(_is_pair, self.estimator))
+        parameters: dict[str, Any] = (
+            self._get_params("estimator", deep) if has_names else super().get_params(deep)
+        )
+        return parameters
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of this estimator and of its members, or replace members by name.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by name, see `get_params`.
+
+        Returns
+        -------
+        self : DGNEnsemble
+            The estimator itself.
+
+        Examples
+        --------
+        >>> from skdgn import DGNEnsemble, DGNMixture, PiecewiseAffineDGN
+        >>> ensemble = DGNEnsemble([("bent", PiecewiseAffineDGN()), ("several", DGNMixture())])
+        >>> ensemble.set_params(bent__tol=0.01).get_params()["bent__tol"]
+        0.01
+        """
+        self._set_params("estimator", **params)
+        return self
 
     # The members' own parameters are checked before any of them is fitted.
     @fit_context(prefer_skip_nested_validation=False)
@@ -421,6 +464,12 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, BaseEstimator
                 templates = [template for _, template in templates]
                 if len(set(names)) < len(names):
                     raise ValueError(f"estimator must have different names, got {names}.")
+                taken = [name for name in names if "__" in name or name in self._get_param_names()]
+                if taken:
+                    raise ValueError(
+                        "estimator must have names without '__' that are no parameters of "
+                        f"DGNEnsemble, got {taken[0]!r}."
+                    )
         else:
             templates = [self.estimator]
         if not templates:

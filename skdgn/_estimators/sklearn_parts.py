@@ -15,6 +15,7 @@ from sklearn.base import _fit_context as fit_context
 from sklearn.utils import _safe_indexing as take_samples
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils._set_output import ADAPTERS_MANAGER, _get_output_config
+from sklearn.utils.metaestimators import _BaseComposition as NamedParts
 from sklearn.utils.validation import _check_feature_names_in
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 
@@ -58,6 +59,7 @@ __all__ = [
     "CallbackSupportMixin",
     "HasMethods",
     "Interval",
+    "NamedParts",
     "StrOptions",
     "check_sample_weight",
     "fit_context",

@@ -13,7 +13,7 @@ import pytest
 from scipy.special import logsumexp, softmax
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning, NotFittedError
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from skdgn import (
     DensityDisplay,
@@ -251,6 +251,28 @@ def test_a_list_has_a_member_for_each_template(wave):
     assert named.named_estimators_["bent"] is named.estimators_[1]
     np.testing.assert_array_equal(named.score_samples(wave), ensemble.score_samples(wave))
     clone(named).fit(wave)
+
+
+def test_parameters_of_members_are_reached_by_their_names(wave):
+    ensemble = DGNEnsemble([("line", small_network(0)), ("bent", small_network(2))])
+    assert ensemble.get_params()["bent__hidden_layer_sizes"] == (2,)
+    assert "bent" not in ensemble.get_params(deep=False)
+    ensemble.set_params(bent__hidden_layer_sizes=(3,), line=small_network(1), n_jobs=1)
+    assert [member.hidden_layer_sizes for _, member in ensemble.estimator] == [(1,), (3,)]
+    with pytest.raises(ValueError, match="Invalid parameter 'curved'"):
+        ensemble.set_params(curved__tol=0.1)
+    search = GridSearchCV(ensemble, {"bent__tol": [0.1, 1.0]}, cv=2).fit(wave)
+    assert set(search.best_params_) == {"bent__tol"}
+    # Without names there is nothing to reach.
+    assert list(DGNEnsemble([small_network(0)]).get_params()) == list(DGNEnsemble().get_params())
+    one = DGNEnsemble(small_network(0)).set_params(estimator__tol=0.5)
+    assert one.estimator.tol == 0.5
+
+
+@pytest.mark.parametrize("name", ["weights", "estimator", "a__b"])
+def test_names_that_cannot_be_told_from_parameters_are_refused(wave, name):
+    with pytest.raises(ValueError, match=f"names without '__' that are no .* got '{name}'"):
+        DGNEnsemble([(name, small_network(0))]).fit(wave)
 
 
 def describe(member: DGNMixture | TransformedDensity) -> tuple:
