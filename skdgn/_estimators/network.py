@@ -69,101 +69,105 @@ class PiecewiseAffineDGN(
 ):
     """Deep generative network with an exact density.
 
-    A sample is made in three steps: a latent point ``z ~ N(0, I)`` is drawn, a network ``g`` turns
-    it into a point among the samples, and Gaussian noise is added, ``x = g(z) + noise``.
-    Activations are piecewise affine.  So latent space falls into regions on each of which ``g`` is
-    affine, and likelihood, posterior and moments are sums of Gaussian integrals over them: exact to
-    rounding for up to three latent dimensions, estimates with a standard error for more.
+    The model generates a sample in three steps: a latent point ``z ~ N(0, I)`` is drawn, a network
+    ``g`` maps it to the space of the samples, and Gaussian noise is added, ``x = g(z) + noise``.
+    Activations are piecewise affine, so latent space is divided into regions on each of which ``g``
+    is affine, and the likelihood, the posterior and its moments are sums of Gaussian integrals over
+    these regions: exact to rounding for up to three latent dimensions, estimates with a standard
+    error for more.
 
-    It is fitted by expectation-maximization.  Samples need no scaling beforehand, and missing
-    values (NaN) are allowed everywhere.
+    The model is fitted by expectation-maximization.  Samples need no scaling beforehand, and
+    missing values (NaN) are allowed everywhere.
 
     Parameters
     ----------
     n_components : int, "auto" or sequence of int, default=1
-        Number of latent dimensions: one draws a curve through the samples, two a sheet.  The number
-        of regions grows with every one of them: one or two are comfortable, three are for small
-        networks.  Of a sequence such as ``(1, 2, 3)``, `criterion` chooses; ``"auto"`` is
-        ``(1, 2)``.
+        Number of latent dimensions: with one the network describes a curve, with two a surface.
+        The number of regions grows with every dimension: one or two are fast, three are feasible
+        for small networks.  From a sequence such as ``(1, 2, 3)``, the best is chosen by
+        `criterion`; ``"auto"`` is ``(1, 2)``.
     hidden_layer_sizes : tuple of int, int or "auto", default=(16,)
-        Widths of the hidden layers; 8 means ``(8,)``, and ``()`` is the linear model (probabilistic
-        PCA, factor analysis).  More units bend the curve more often.  ``"auto"`` is one hidden
-        layer, or none, that grows as long as `criterion` improves, see Notes.
+        Number of units in each hidden layer; 8 means ``(8,)``, and ``()`` is the linear model
+        (probabilistic PCA, factor analysis).  More units allow the curve more bends.  ``"auto"`` is
+        one hidden layer, or none, which grows as long as `criterion` improves; see Notes.
     hidden_layers : sequence of layers, default=None
         Layers of `skdgn.layers` instead of ``hidden_layer_sizes``: convolutions, pooling, max-out
         and others.  The last one is the output layer if it has weights and as many outputs as there
-        are features; otherwise a dense output layer follows.  Layers with weights begin with these.
+        are features; otherwise a dense output layer is appended.  If layers have weights, the fit
+        starts from these.
     activation : {"relu", "leaky_relu", "abs"} or sequence of these, default="leaky_relu"
-        Activation of the hidden units, or one for each hidden layer.  Units of ``"relu"`` may
-        become constant and be lost; ``"abs"`` folds latent space at each of its boundaries.
+        Activation of the hidden units, or one for each hidden layer.  Units with ``"relu"`` may
+        become inactive for all samples; ``"abs"`` folds latent space at each of its boundaries.
     negative_slope : float or sequence of float, default=0.1
         Slope of ``"leaky_relu"`` for negative inputs, or one for each hidden layer.
     covariance_type : {"spherical", "diag", "full", "factor", "auto"} or sequence, default="diag"
-        Shape of the noise covariance: one variance for all features, one for each of them, a full
-        matrix, or a variance for each and ``n_factors`` linear factors that the features share.
-        ``"spherical"`` is for features in the same unit, measured alike; ``"full"`` for correlated
-        noise, if there are many more samples than features; ``"factor"`` for correlated noise of
-        many features.  Of a sequence of these, `criterion` chooses; ``"auto"`` is
-        ``("full", "diag")``.
+        Structure of the noise covariance: one variance for all features, one for each feature, a
+        full matrix, or a variance for each feature and ``n_factors`` linear factors that the
+        features share.  Use ``"spherical"`` for features measured in the same way and in the same
+        unit, ``"full"`` for correlated noise if there are many more samples than features, and
+        ``"factor"`` for correlated noise of many features.  From a sequence, the best is chosen by
+        `criterion`; ``"auto"`` is ``("full", "diag")``.
     n_factors : int, default=3
-        Number of factors of ``covariance_type="factor"``; others have none.  Each is one more
-        latent dimension, along a line: regions and integrals stay as they are.  0 is ``"diag"``.
+        Number of factors if ``covariance_type="factor"``; ignored otherwise.  Each factor is an
+        additional linear latent dimension, which does not change the regions and integrals. 0 is
+        equivalent to ``"diag"``.
     criterion : {"validation", "bic", "aic"}, default="validation"
-        By what sizes are chosen that are ``"auto"``: the mean log density of a fifth of the
-        samples, which are held out until sizes are chosen, or `bic` or `aic` of all samples.  Of
-        fewer than ten different samples none is held out: `bic` stands in.
+        Criterion by which sizes that are ``"auto"`` are chosen: the mean log density of a fifth of
+        the samples, which are held out until the sizes are chosen, or `bic` or `aic` of all
+        samples.  With fewer than ten distinct samples, none are held out and `bic` is used instead.
     weight_prior : {"gaussian", "laplace", "uniform"} or None, default=None
-        Prior of the weights ``coefs_``, each on its own; intercepts have none.  None is maximum
-        likelihood.  A prior helps if there are few samples for many weights; ``"laplace"`` makes
-        some of them exactly zero.
+        Independent prior on each of the weights ``coefs_``; intercepts have no prior.  None is
+        maximum likelihood.  A prior helps if there are few samples for many weights; ``"laplace"``
+        sets some weights to exactly zero.
     prior_scale : float, default=1.0
         Standard deviation of ``"gaussian"``, scale of ``"laplace"`` (the density falls as
-        ``exp(-|w| / scale)``), bound of ``"uniform"``.  Those of the output layer are in the
-        units of the samples.
+        ``exp(-|w| / scale)``), bound of ``"uniform"``.  For the output layer, it is in the units of
+        the samples.
     m_step : {"joint", "layerwise"}, default="joint"
-        Damped Gauss-Newton steps over all layers at once, or one layer after the other in closed
-        form, as in the paper.  Either way a step that lowers the exact likelihood is refused;
-        ``"joint"`` usually ends higher.
+        Damped Gauss-Newton steps over all layers at once, or closed-form updates of one layer after
+        the other, as in the paper.  In both cases, a step that decreases the exact likelihood is
+        rejected; ``"joint"`` usually reaches a higher likelihood.
     init_params : {"auto", "tree", "isomap", "pca", "independent", "sheet", "random"}, \
 default="auto"
-        Where the fit starts: latent coordinates found on the samples, to which a network is fitted.
-        ``"tree"`` walks along a minimum spanning tree (of two latent dimensions and more, it is
-        ``"isomap"``), ``"isomap"`` keeps distances along the samples, ``"pca"`` takes principal
-        components, ``"independent"`` turns these to where each is least like a Gaussian,
-        ``"sheet"`` takes two dimensions of ``"isomap"`` and principal components of what these
-        leave, ``"random"`` random coordinates.  ``"auto"`` tries the first three briefly, or the
-        last three before ``"random"`` with four latent dimensions and more, and keeps the
-        likeliest.
+        How the latent coordinates are initialized to which the first network is fitted.  ``"tree"``
+        follows a minimum spanning tree (with two or more latent dimensions, it is the same as
+        ``"isomap"``), ``"isomap"`` preserves distances along the samples, ``"pca"`` uses principal
+        components, ``"independent"`` rotates these so that each is as non-Gaussian as possible,
+        ``"sheet"`` uses two dimensions of ``"isomap"`` and principal components of the residuals,
+        and ``"random"`` uses random coordinates.  ``"auto"`` tries the first three briefly, or with
+        four or more latent dimensions the last three before ``"random"``, and keeps the one with
+        the highest likelihood.
     n_init : int, default=1
-        Number of starts; the likeliest fit is kept.  More take as many times longer; they pay
-        where fits with different ``random_state`` end differently, as with narrow deep networks.
+        Number of starts; the fit with the highest likelihood is kept.  The time is proportional to
+        it.  Several starts are worthwhile if fits with different ``random_state`` end differently,
+        as with narrow deep networks.
     max_iter : int, default=200
-        Largest number of iterations.  A warning says if it was reached.
+        Maximum number of iterations.  A warning is issued if it is reached.
     tol : float, default=1e-4
-        EM stops when an iteration adds less than this to the mean log-likelihood (nats per sample),
-        twice in a row.  1e-3 is enough for a first look.
+        EM stops when two consecutive iterations each improve the mean log-likelihood by less than
+        this (nats per sample). 1e-3 is sufficient for a first fit.
     reg_covar : float, default=1e-6
-        Smallest variance of the noise, as a share of the variance of the features.  Features with
-        tied values have a larger one, see Notes.
+        Minimum variance of the noise, as a fraction of the variance of the features.  The minimum
+        is larger for features with tied values; see Notes.
     integration_tol : float, default=0.01
-        Standard error of each sample's log density that is aimed at with four latent dimensions and
-        more, where integrals are estimates (nats).  A tenth takes about a hundred times as long.
-        Not used with fewer: there they are exact to rounding.
+        Target of the standard error of each sample's log density (nats) with four or more latent
+        dimensions, where integrals are estimates.  A tenth of it takes about a hundred times as
+        long.  Ignored with fewer dimensions, where integrals are exact to rounding.
     warm_start : bool, default=False
-        Whether `fit` goes on from the parameters of the last fit.
+        Whether `fit` continues from the parameters of the last fit.
     n_jobs : int, default=None
         Number of threads, as in joblib: -1 is all cores, None is one.  Within
-        ``joblib.parallel_config(backend)`` the work goes to processes (``"loky"``) or to a cluster
-        (``"dask"``) instead; results are the same.
+        ``joblib.parallel_config(backend)``, processes (``"loky"``) or a cluster (``"dask"``) are
+        used instead; the results are the same.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the starting values, and of draws that are given none: an integer gives the same
-        fit each time.
+        Seed of the starting values, and of draws without a seed of their own.  Pass an int for
+        reproducible results.
     verbose : int, default=0
-        1 shows what is being done, how far it is, and since when: a progress bar for fits, a count
-        of samples for other methods that take longer than seconds.  2 prints a line for every
-        iteration and whatever comes before the first.  0 is silent, but for warnings of the logger
+        1 shows the current task, its progress and the elapsed time: a progress bar for fits, a
+        count of samples for other methods that take longer than seconds. 2 prints a line for every
+        iteration and for the steps before the first. 0 is silent, except for warnings of the logger
         ``"skdgn"`` (see `logging`): once if functions have to be compiled first, and if a fit will
-        be long.  -1 silences these, too, the first one for the whole process.
+        take long. -1 silences these, too, the first one for the whole process.
 
     Attributes
     ----------
@@ -172,30 +176,32 @@ default="auto"
     intercepts_ : list of ndarray
         Biases; ``intercepts_[l]`` has shape (fan_out,).
     noise_covariance_ : float, ndarray or tuple of two ndarray
-        Covariance of the noise, by ``covariance_type``: a variance, variances (n_features,), a
-        matrix (n_features, n_features), or for ``"factor"`` a pair of loadings F (n_features,
-        n_factors) and variances psi (n_features,), of which the covariance is ``F F' + diag(psi)``.
+        Covariance of the noise.  Depending on ``covariance_type``, a variance, variances
+        (n_features,), a matrix (n_features, n_features), or for ``"factor"`` a pair of loadings F
+        (n_features, n_factors) and variances psi (n_features,), whose covariance is
+        ``F F' + diag(psi)``.
     noise_factors_ : ndarray of shape (n_features, n_factors)
-        Loadings of the factors, rotated such that they are independent given a sample: the factor
-        that samples tell most of comes first, and its largest loading, in units of the noise that
-        features do not share, is positive.  No columns without factors.
+        Loadings of the factors, rotated so that the factors are independent given a sample: the
+        factor about which samples are most informative comes first, and its largest loading, in
+        units of the noise that features do not share, is positive.  It has no columns if there are
+        no factors.
     n_regions_ : int
-        Number of regions of latent space on which the network is affine; with four latent
-        dimensions and more, of those that 4,096 draws from the prior met.
+        Number of regions of latent space on which the network is affine; with four or more latent
+        dimensions, the number of those that 4,096 draws from the prior fell into.
     weights_ : ndarray of shape (n_regions,)
         Prior probability of each region.
     weights_error_ : ndarray of shape (n_regions,)
         Standard error of ``weights_``: zero for up to three latent dimensions, where they are exact
-        to rounding; for more, regions and weights are those of draws from the prior.
+        to rounding; for more, regions and weights are estimated by draws from the prior.
     partition_ : Partition
         The regions: their geometry ``cells``, the ``patterns`` (n_regions, n_hidden_units) of units
         with a positive input, and the affine map on each, ``maps.slopes`` (n_regions, n_features,
-        n_components) and ``maps.offsets`` (n_regions, n_features).  ``vertices(region)`` finds the
-        vertices and rays of a region, with the extra ``cdd``.
+        n_components) and ``maps.offsets`` (n_regions, n_features).  ``vertices(region)`` computes
+        the vertices and rays of a region, with the extra ``cdd``.
     converged_ : bool
-        Whether EM stopped because the likelihood stood still: a step over all layers gained less
-        than ``tol`` twice in a row and, with one hidden layer, moving some of its units to where
-        residuals ask for them gained no more in as many iterations.
+        Whether EM converged: steps over all layers gained less than ``tol`` twice in a row and,
+        with one hidden layer, moving some of its units to where residuals are large gained no more
+        in as many iterations.
     n_iter_ : int
         Number of EM iterations.
     lower_bound_ : float
@@ -204,19 +210,19 @@ default="auto"
     lower_bound_error_ : float
         Standard error of ``lower_bound_``: zero for up to three latent dimensions.
     lower_bounds_ : ndarray of shape (n_iter,)
-        The same after every iteration; it never decreases.  With four latent dimensions and more it
-        is an estimate by points that stay the same during the fit; ``lower_bound_`` is one by
-        others.
+        The same after every iteration; it never decreases.  With four or more latent dimensions it
+        is an estimate from points that do not change during the fit; ``lower_bound_`` is an
+        estimate from different points.
     n_parameters_ : int
         Number of identifiable parameters: weights, intercepts and noise, less one for the scale of
         every hidden unit and the rotations of latent space that change the first layer; without
-        hidden layers, no more than a Gaussian has.  Weights without effect, as those of a dead
-        unit, count as any others.
+        hidden layers, no more than a Gaussian has.  Weights without effect, such as those of a dead
+        unit, are counted, too.
     path_ : dict
-        What was tried if any size was ``"auto"``, in columns for `pandas.DataFrame`:
+        The models that were tried if any size was ``"auto"``, as columns for `pandas.DataFrame`:
         ``"n_networks"``, ``"n_components"``, ``"hidden_layer_sizes"`` (of every network),
         ``"n_hidden_units"``, ``"covariance_type"``, ``"n_parameters"``, ``"log_likelihood"`` (per
-        sample), ``"criterion"`` (the lower, the better) and ``"seconds"``.
+        sample), ``"criterion"`` (lower is better) and ``"seconds"``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -225,31 +231,31 @@ default="auto"
     See Also
     --------
     DGNImputer : Fills in missing values, in a pipeline.
-    DGNOutlierDetector : Finds samples of low density.
+        DGNOutlierDetector : Finds samples with a low density.
 
     Notes
     -----
     **Tied values.**  A network can pass through values that occur many times, and the likelihood
-    grows without bound as the noise vanishes there.  So the noise variance of a feature is never
-    below ``max(min(g**2, v) / 12, t * min(h**2 / 12, v / n))`` if any of its values are tied: g is
+    grows without bound as the noise vanishes there.  If any values of a feature are tied, its noise
+    variance is therefore never below ``max(min(g**2, v) / 12, t * min(h**2 / 12, v / n))``: g is
     the smallest gap between distinct values (``g**2 / 12`` is the variance of the error of rounding
-    to such a grid), h the mean gap, v the variance, n the number of different samples in which it
-    was observed, and t the share of ties, ``1 - (m - 1) / (n - 1)`` for m distinct values.  Counts
-    and rounded values keep at least the noise of their rounding; columns that are mostly zero keep
-    noise worth one sample; features without ties are left alone.  A warning names the features
-    whose noise is at this floor: how high their densities are is set by it.  With
-    ``covariance_type="full"``, the noise covariance minus the
-    diagonal matrix of the floors is positive semidefinite; with ``"spherical"``, the variance is
-    not below the mean of the floors; with ``"factor"``, the variances beside the factors are not
-    below the floors.  In `partial_fit`, the first chunk sets the floors.
+    to such a grid), h the mean gap, v the variance, n the number of distinct samples in which the
+    feature was observed, and t the fraction of ties, ``1 - (m - 1) / (n - 1)`` for m distinct
+    values.  Counts and rounded values keep at least the noise of their rounding; features that are
+    mostly zero keep the noise of one sample; features without ties are not affected.  A warning
+    names the features whose noise is at this floor, because it determines how high their densities
+    are.  With ``covariance_type="full"``, the noise covariance minus the diagonal matrix of the
+    floors is positive semidefinite; with ``"spherical"``, the variance is not below the mean of the
+    floors; with ``"factor"``, the variances beside the factors are not below the floors.  In
+    `partial_fit`, the first chunk sets the floors.
 
-    **Sizes that are left open.**  With ``"auto"``, a linear network is fitted first.  Then units
-    are added where residuals ask for them, half as many again each time, and removed where others
-    can stand in for them, as long as `criterion` improves; each network goes on from the one before
-    it.  The best of all is fitted to all samples, and ``converged_``, ``n_iter_`` and
-    ``lower_bounds_`` are those of that fit.  Sizes are chosen on at most 10,000 samples.
-    ``init_params`` and ``n_init`` are not used.  With ``warm_start=True``, the path begins with the
-    network of the last fit; `partial_fit` keeps the sizes that the first chunk has chosen.
+    **Automatic sizes.**  With ``"auto"``, a linear network is fitted first.  Then units are added
+    where residuals are large, half as many again each time, and removed where others can replace
+    them, as long as `criterion` improves; each network continues from the one before it.  The best
+    network is fitted to all samples, and ``converged_``, ``n_iter_`` and ``lower_bounds_`` are
+    those of that fit.  Sizes are chosen on at most 10,000 samples.  ``init_params`` and ``n_init``
+    are not used.  With ``warm_start=True``, the path begins with the network of the last fit;
+    `partial_fit` keeps the sizes that were chosen on the first chunk.
 
     Examples
     --------
@@ -261,7 +267,7 @@ default="auto"
     >>> bool(on_the_circle > in_its_middle)
     True
 
-    A network that is known already:
+    A network with known weights:
 
     >>> model = PiecewiseAffineDGN.from_network(
     ...     coefs=[[[1.0]], [[1.0], [2.0]]],
