@@ -109,7 +109,7 @@ class PiecewiseAffineDGN(
         `criterion`; ``"auto"`` is ``("full", "diag")``.
     n_factors : int, default=3
         Number of factors if ``covariance_type="factor"``; ignored otherwise.  Each factor is an
-        additional linear latent dimension, which does not change the regions and integrals. 0 is
+        additional linear latent dimension, which does not change the regions and integrals.  0 is
         equivalent to ``"diag"``.
     criterion : {"validation", "bic", "aic"}, default="validation"
         Criterion by which sizes that are ``"auto"`` are chosen: the mean log density of a fifth of
@@ -231,7 +231,7 @@ default="auto"
     See Also
     --------
     DGNImputer : Fills in missing values, in a pipeline.
-        DGNOutlierDetector : Finds samples with a low density.
+    DGNOutlierDetector : Finds samples with a low density.
 
     Notes
     -----
