@@ -61,14 +61,15 @@ class DGNMixture(
 ):
     """Mixture of deep generative networks with an exact density.
 
-    ``p(x) = sum_k weights_[k] p_k(x)``, every ``p_k`` a `PiecewiseAffineDGN` with parameters and
-    noise of its own.  It is a Gaussian mixture whose components bend: without hidden layers it is
-    one (``covariance_type="full"``), or a mixture of factor analyzers (``"diag"``, ``"factor"``) or
-    of probabilistic principal components (``"spherical"``); with one network it is that network.
-    Use it for clusters, closed curves, and wherever the noise differs from place to place.
+    The density is ``p(x) = sum_k weights_[k] p_k(x)``, where every ``p_k`` is a
+    `PiecewiseAffineDGN` with its own parameters and noise.  The model is a Gaussian mixture whose
+    components can bend: without hidden layers it is a Gaussian mixture
+    (``covariance_type="full"``), a mixture of factor analyzers (``"diag"``, ``"factor"``) or of
+    probabilistic principal components (``"spherical"``); with one network it is that network.  Use
+    it for clusters, closed curves, and noise that differs from place to place.
 
-    It is fitted by expectation-maximization.  Samples need no scaling beforehand, and missing
-    values (NaN) are allowed everywhere.
+    The model is fitted by expectation-maximization.  Samples need no scaling beforehand, and
+    missing values (NaN) are allowed everywhere.
 
     Parameters
     ----------
@@ -77,70 +78,73 @@ class DGNMixture(
         ``negative_slope``, ``covariance_type``, ``n_factors``, ``weight_prior``, ``prior_scale``,
         ``m_step`` and ``reg_covar`` are those of every network; its other parameters are not used.
         None is ``PiecewiseAffineDGN(hidden_layer_sizes="auto", covariance_type="auto")`` if
-        ``n_networks`` is ``"auto"``, and with a number of networks
+        ``n_networks`` is ``"auto"``, and otherwise
         ``PiecewiseAffineDGN(hidden_layer_sizes=(4,), covariance_type="full")``: a curve with four
-        bends, which is enough where several share the samples, and noise that leaves it the shape
-        of a Gaussian across.  For more features than a few dozen, ``covariance_type="factor"`` has
-        far fewer parameters.
+        bends, which is sufficient if several networks share the samples, and noise of any Gaussian
+        shape around it.  With more than a few dozen features, ``covariance_type="factor"`` has far
+        fewer parameters.
     n_networks : int or "auto", default="auto"
-        Number of networks; ``"auto"`` chooses it by `criterion`, see Notes.
+        Number of networks; ``"auto"`` chooses it by `criterion`; see Notes.
     criterion : {"validation", "bic", "aic"}, default="validation"
-        By what sizes are chosen that are ``"auto"``: the mean log density of a fifth of the
-        samples, which are held out until sizes are chosen, or `bic` or `aic` of all samples.  Of
-        fewer than ten different samples none is held out: `bic` stands in.
+        Criterion by which sizes that are ``"auto"`` are chosen: the mean log density of a fifth of
+        the samples, which are held out until the sizes are chosen, or `bic` or `aic` of all
+        samples.  With fewer than ten distinct samples, none are held out and `bic` is used instead.
     n_averaged : int or "auto", default="auto"
-        Number of mixtures on the path of sizes that are averaged, at most, if any size is
-        ``"auto"``: an average of mixtures is a mixture of all their networks, which predicts other
-        samples better than any of them, but whose networks are no clusters.  Those count that make
-        the samples that were held out the likeliest, with weights that do, or by `bic` and `aic`
-        ``exp(-criterion / 2)``, which is next to nothing for all but the best.  Each is fitted to
-        all samples; ``lower_bound_``, ``lower_bounds_`` and ``n_iter_`` are those of the likeliest.
+        Maximum number of mixtures on the path of sizes that are averaged, if any size is
+        ``"auto"``: an average of mixtures is a mixture of all their networks, which predicts new
+        samples better than any of them, but whose networks are not clusters.  The mixtures and
+        their weights are those that maximize the likelihood of the held-out samples; with `bic` and
+        `aic`, the weights are proportional to ``exp(-criterion / 2)``, which is close to zero for
+        all but the best.  Each mixture is fitted to all samples; ``lower_bound_``,
+        ``lower_bounds_`` and ``n_iter_`` are those of the one with the highest likelihood.
         ``"auto"`` is 8 if ``n_networks`` is ``"auto"``, ``criterion`` is ``"validation"`` and
         ``warm_start`` is False, and 1 otherwise.
     init_params : {"gaussian_mixture", "kmeans", "random"} or array-like, default="gaussian_mixture"
-        Where the fit starts.  ``"gaussian_mixture"``: with scikit-learn's `GaussianMixture`, or
-        where values are missing or weights are not whole numbers with a mixture of linear networks,
-        each component written as a network exactly, so that the fit is at least as likely.
-        ``"kmeans"``: with the clusters of `KMeans`; ``"random"``: with the samples nearest to each
-        of ``n_networks`` samples drawn at random.  An array holds cluster labels (n_samples,), from
-        0 to ``n_networks - 1``, or responsibilities (n_samples, n_networks).
+        How the fit is initialized.  ``"gaussian_mixture"`` starts from scikit-learn's
+        `GaussianMixture`, or from a mixture of linear networks if values are missing or sample
+        weights are not integers; each component is converted to an equivalent network, so that the
+        likelihood of the fit is at least as high.  ``"kmeans"`` starts from the clusters of
+        `KMeans`, and ``"random"`` from the samples nearest to each of ``n_networks`` samples drawn
+        at random.  An array contains cluster labels (n_samples,), from 0 to ``n_networks - 1``, or
+        responsibilities (n_samples, n_networks).
     weight_concentration_prior : float, default=2.0
-        Concentration of the Dirichlet prior of ``weights_``: as if each network had
-        ``weight_concentration_prior - 1`` samples more.  1 is maximum likelihood, and may leave a
-        network without samples.
+        Concentration of the Dirichlet prior on ``weights_``, which has the effect of
+        ``weight_concentration_prior - 1`` additional samples in each network.  1 is maximum
+        likelihood, and may leave a network without samples.
     noise_prior_weight : "auto" or float, default="auto"
-        Weight of the inverse Wishart prior of every network's noise, in samples: as if each network
-        had so many samples more, with the noise that is typical of all networks.  It keeps networks
-        with few samples from shrinking onto them.  ``"auto"`` estimates the weight from the
-        networks, by empirical Bayes: it is the larger, the more alike their noises are, at most the
-        number of features.  0 is maximum likelihood.
+        Weight of the inverse Wishart prior on the noise of every network, in samples: the prior has
+        the effect of this many additional samples in each network, with the noise that is typical
+        of all networks.  It prevents networks with few samples from collapsing onto them.
+        ``"auto"`` estimates the weight from the networks, by empirical Bayes: the more similar
+        their noise, the larger the weight, up to the number of features.  0 is maximum likelihood.
     tied_noise : bool, default=False
-        Whether all networks share one noise, of the estimator's ``covariance_type``: far fewer
-        parameters where features are many.  There is no prior of it then, and ``refine`` does
-        nothing.
+        Whether all networks share one noise covariance, of the estimator's ``covariance_type``,
+        which has far fewer parameters if there are many features.  If True, the noise has no prior,
+        and ``refine`` has no effect.
     n_init : int, default=1
-        Number of starts; the likeliest fit is kept.
+        Number of starts; the fit with the highest likelihood is kept.
     refine : bool, default=True
-        Whether to look for better networks than EM alone finds.  At the start, each is fitted to
-        the samples that are its own from curves found on these; where EM stands still, two are
-        merged and another is split, up to three times.  Only what raises the objective is kept.
-        False takes a half to a tenth of the time; most fits then end lower.
+        Whether to search for better networks than EM alone finds.  At the start, each network is
+        fitted to its own samples, from curves found on these; when EM converges, two networks are
+        merged and another is split, up to three times.  Only changes that increase the objective
+        are kept.  False takes a half to a tenth of the time, but most fits then end with a lower
+        likelihood.
     max_iter : int, default=200
-        Largest number of iterations.  A warning says if it was reached.
+        Maximum number of iterations.  A warning is issued if it is reached.
     tol : float, default=1e-3
-        EM stops when an iteration adds less than this to the mean log-likelihood (nats per
-        sample), twice in a row.
+        EM stops when two consecutive iterations each improve the mean log-likelihood by less than
+        this (nats per sample).
     warm_start : bool, default=False
-        Whether `fit` goes on from the parameters of the last fit.  The prior of the noise is
-        estimated anew from these, unless ``noise_prior_weight`` is a number; then ``lower_bound_``
-        can be lower than that of the last fit.
+        Whether `fit` continues from the parameters of the last fit.  The prior of the noise is
+        estimated again from these, unless ``noise_prior_weight`` is a number; ``lower_bound_`` can
+        then be lower than that of the last fit.
     n_jobs : int, default=None
         Number of threads, as in joblib: -1 is all cores, None is one.  Within
-        ``joblib.parallel_config(backend)`` the work goes to processes or to a cluster instead;
-        results are the same.
+        ``joblib.parallel_config(backend)``, processes or a cluster are used instead; the results
+        are the same.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the starting values, and of draws that are given none: an integer gives the same
-        fit each time.
+        Seed of the starting values, and of draws without a seed of their own.  Pass an int for
+        reproducible results.
     verbose : int, default=0
         1 shows a progress bar, 2 prints a line for every iteration, -1 silences everything.
 
@@ -149,24 +153,24 @@ class DGNMixture(
     weights_ : ndarray of shape (n_networks,)
         Prior probability of each network.
     networks_ : list of PiecewiseAffineDGN
-        The networks, fitted.
+        The fitted networks.
     converged_ : bool
-        Whether EM stopped because the likelihood stood still.
+        Whether EM converged.
     n_iter_ : int
         Number of EM iterations.
     lower_bound_ : float
         Mean log-likelihood of the samples at the end of the fit, in nats, plus the log density of
-        the priors divided by the sum of the samples' weights.  That of the noise is relative to
-        noise as the prior likes it best, that of ``weights_`` is not normalized.
+        the priors divided by the sum of the samples' weights.  The log prior of the noise is
+        relative to its mode, that of ``weights_`` is not normalized.
     lower_bounds_ : ndarray of shape (n_iter,)
         The same after every iteration; it never decreases.
     n_parameters_ : float
         Number of identifiable parameters.
     path_ : dict
-        What was tried if any size was ``"auto"``, in columns for `pandas.DataFrame`:
+        The models that were tried if any size was ``"auto"``, as columns for `pandas.DataFrame`:
         ``"n_networks"``, ``"n_components"``, ``"hidden_layer_sizes"`` (of every network),
         ``"n_hidden_units"``, ``"covariance_type"``, ``"n_parameters"``, ``"log_likelihood"`` (per
-        sample), ``"criterion"`` (the lower, the better) and ``"seconds"``.
+        sample), ``"criterion"`` (lower is better) and ``"seconds"``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -179,18 +183,19 @@ class DGNMixture(
 
     Notes
     -----
-    An iteration gives every network the samples, weighted by its responsibilities, and moves all
-    networks by a damped Gauss-Newton step.  If that lowers the exact log-likelihood plus log prior,
-    networks whose own samples became less likely take shorter steps, until it does not.
+    In each iteration, the samples are weighted by the responsibilities of every network, and all
+    networks take a damped Gauss-Newton step.  If this decreases the sum of the exact log-likelihood
+    and the log prior, networks whose own samples became less likely take shorter steps, until it no
+    longer decreases.
 
-    **Sizes that are left open.**  With ``"auto"``, mixtures of one, two, four and more linear
-    networks are fitted first, with every kind of noise that may be.  From the best of them, and
-    from a single network, a path of mixtures leads on: hidden units are added to networks or
-    removed, networks are split or merged, each tried on the samples that are its own, and EM
-    follows, as long as `criterion` improves.  The best of all is fitted to all samples, or an
-    average is (``n_averaged``).  For clusters, give ``n_networks``, or ``criterion="bic"``.  See
-    `PiecewiseAffineDGN` for the rest; ``n_init`` and ``refine`` are not used.  Networks have as
-    many latent dimensions as each other, and each its own hidden units.
+    **Automatic sizes.**  With ``"auto"``, mixtures of one, two, four and more linear networks are
+    fitted first, with every candidate for the noise.  From the best of them, and from a single
+    network, a path of mixtures begins: hidden units are added to networks or removed, and networks
+    are split or merged; each change is tried on the samples that belong to the network, and EM
+    follows, as long as `criterion` improves.  The best mixture, or an average (``n_averaged``), is
+    fitted to all samples.  To find clusters, set ``n_networks``, or use ``criterion="bic"``.  See
+    `PiecewiseAffineDGN` for further details; ``n_init`` and ``refine`` are not used.  All networks
+    have the same number of latent dimensions, but each has its own number of hidden units.
 
     Examples
     --------
@@ -266,18 +271,18 @@ class DGNMixture(
         self.verbose = verbose
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Compute the posterior mean of the latent variables of each sample's likeliest network.
+        """Compute the posterior mean of the latent variables of each sample's most probable network.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------
         Z : ndarray of shape (n_samples, n_components)
-            Of the network that `predict` names: latent points of different networks have nothing
-            to do with each other.
+            Posterior means for the network returned by `predict`.  Latent points of different
+            networks are not comparable.
 
         Examples
         --------
@@ -291,18 +296,18 @@ class DGNMixture(
         return self._ask_likeliest(X, self._n_features_out, NetworkModel.means)
 
     def transform_factors(self, X: ArrayLike) -> Floats:
-        """Compute the posterior mean of the linear factors of each sample's likeliest network.
+        """Compute the posterior mean of the linear factors of each sample's most probable network.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------
         factors : ndarray of shape (n_samples, n_factors)
-            Of the network that `predict` names, with its ``noise_factors_``; no columns unless
-            ``covariance_type="factor"``.
+            Posterior means for the network returned by `predict`, whose loadings are its
+            ``noise_factors_``.  There are no columns unless ``covariance_type="factor"``.
 
         Examples
         --------
