@@ -271,7 +271,7 @@ class DGNMixture(
         self.verbose = verbose
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Compute the posterior mean of the latent variables of each sample's most probable network.
+        """Compute posterior means of the latent variables of each sample's most probable network.
 
         Parameters
         ----------
