@@ -44,11 +44,11 @@ class DGNClassifier(
     priors : array-like of shape (n_classes,), default=None
         Probabilities of the classes, in sorted order; None takes their shares of the samples.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the estimator; None leaves its own as it is.
+        Seed of the estimator; None keeps its own setting.
     n_jobs : int, default=None
-        Number of threads of the estimator; None leaves its own as it is.
+        Number of threads of the estimator; None keeps its own setting.
     verbose : int, default=0
-        How much the estimator prints; 0 leaves its own as it is.
+        Verbosity of the estimator; 0 keeps its own setting.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class DGNClassifier(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing; every column needs a value.
+            Samples; missing values are NaN.  Every feature needs at least one observed value.
         y : array-like of shape (n_samples,)
             Classes.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -180,7 +180,7 @@ class DGNClassifier(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------
@@ -204,7 +204,7 @@ class DGNClassifier(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------
@@ -233,7 +233,7 @@ class DGNClassifier(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------
@@ -257,7 +257,7 @@ class DGNClassifier(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------

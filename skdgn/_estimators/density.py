@@ -126,7 +126,7 @@ class SumOfDensities(ExactDensity):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------

@@ -290,9 +290,9 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing; every column needs a value.
+            Samples; missing values are NaN.  Every feature needs at least one observed value.
         y : None
-            Ignored, present for scikit-learn's conventions.
+            Not used, present for API consistency by convention.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples; a weight of 2 counts a sample twice.
 
@@ -385,7 +385,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------

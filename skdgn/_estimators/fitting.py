@@ -90,7 +90,7 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
             NaN where a value is missing, or masked; every column needs a value.  A mixture needs at
             least as many samples as networks.
         y : None
-            Ignored, present for scikit-learn's conventions.
+            Not used, present for API consistency by convention.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples; a weight of 2 counts a sample twice.
 
@@ -147,7 +147,7 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
         X : array-like of shape (n_samples, n_features)
             NaN where a value is missing; in the first chunk, every column needs a value.
         y : None
-            Ignored, present for scikit-learn's conventions.
+            Not used, present for API consistency by convention.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples; a weight of 2 counts a sample twice.
 

@@ -42,11 +42,11 @@ class DGNImputer(
         Whether to append a column of zeros and ones for each feature that had missing values in
         `fit`, 1 where a value was missing.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the estimator; None leaves its own as it is.
+        Seed of the estimator; None keeps its own setting.
     n_jobs : int, default=None
-        Number of threads of the estimator; None leaves its own as it is.
+        Number of threads of the estimator; None keeps its own setting.
     verbose : int, default=0
-        How much the estimator prints; 0 leaves its own as it is.
+        Verbosity of the estimator; 0 keeps its own setting.
 
     Attributes
     ----------
@@ -106,9 +106,9 @@ class DGNImputer(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing; every column needs a value.
+            Samples; missing values are NaN.  Every feature needs at least one observed value.
         y : None
-            Ignored, present for scikit-learn's conventions.
+            Not used, present for API consistency by convention.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples; a weight of 2 counts a sample twice.
 
@@ -148,7 +148,7 @@ class DGNImputer(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------

@@ -77,7 +77,7 @@ class ExactInference(DensityMixin):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------
@@ -104,16 +104,16 @@ class ExactInference(DensityMixin):
         return self._fitted_model().log_density_bounds(rows, self._workers())
 
     def score(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> float:
-        """Compute the mean log density of the samples; the higher the better.
+        """Compute the mean log density of the samples; higher is better.
 
         It is what scikit-learn's `GridSearchCV` and `cross_val_score` compare.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
         y : None
-            Ignored, present for scikit-learn's conventions.
+            Not used, present for API consistency by convention.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples; a weight of 2 counts a sample twice.
 
@@ -154,7 +154,7 @@ class InformationCriteria(ExactInference):
     n_parameters_: float
 
     def aic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Compute Akaike's information criterion on X; the lower the better.
+        """Compute Akaike's information criterion on X; lower is better.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class InformationCriteria(ExactInference):
         return -2.0 * total + 2.0 * float(self.n_parameters_)
 
     def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Compute the Bayesian information criterion on X; the lower the better.
+        """Compute the Bayesian information criterion on X; lower is better.
 
         It asks more of an additional parameter than `aic` does, if there are more than seven
         samples.
@@ -230,7 +230,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------
@@ -267,7 +267,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
         means : array-like of shape (n_samples, n_components)
             Mean of q for each sample, as an encoder gives it.
         covariances : array-like of shape (n_samples, n_components, n_components)
@@ -302,7 +302,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
         means : array-like of shape (n_samples, n_components)
             Mean of q for each sample, as an encoder gives it.
         covariances : array-like of shape (n_samples, n_components, n_components)
@@ -342,7 +342,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------
@@ -368,7 +368,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------
@@ -393,7 +393,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------
@@ -420,7 +420,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.
+            Samples; missing values are NaN.
 
         Returns
         -------

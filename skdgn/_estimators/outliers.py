@@ -189,9 +189,9 @@ class DGNOutlierDetector(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing, if the estimator allows it.
+            Samples; missing values are NaN, if the estimator allows them.
         y : None
-            Ignored, present for scikit-learn's conventions.
+            Not used, present for API consistency by convention.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples, if the estimator has them; a weight of 2 counts a sample twice.
 
@@ -315,7 +315,7 @@ class DGNOutlierDetector(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing, if the estimator allows it.
+            Samples; missing values are NaN, if the estimator allows them.
 
         Returns
         -------
@@ -341,7 +341,7 @@ class DGNOutlierDetector(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing, if the estimator allows it.
+            Samples; missing values are NaN, if the estimator allows them.
 
         Returns
         -------
@@ -365,7 +365,7 @@ class DGNOutlierDetector(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing, if the estimator allows it.
+            Samples; missing values are NaN, if the estimator allows them.
 
         Returns
         -------

@@ -62,11 +62,11 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
     cv : int, cross-validation splitter, iterable of splits or None, default=None
         If given, samples that are held out decide how wide `predict_interval` is, see Notes.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the estimator; None leaves its own as it is.
+        Seed of the estimator; None keeps its own setting.
     n_jobs : int, default=None
-        Number of threads of the estimator; None leaves its own as it is.
+        Number of threads of the estimator; None keeps its own setting.
     verbose : int, default=0
-        How much the estimator prints; 0 leaves its own as it is.
+        Verbosity of the estimator; 0 keeps its own setting.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs, NaN where a value is missing; every column needs a value.
+            Inputs; missing values are NaN.  Every input needs at least one observed value.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets, NaN where a value is missing; every target needs a value.  Samples without
             targets tell how inputs are distributed.
@@ -215,7 +215,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs, NaN where a value is missing.
+            Inputs; missing values are NaN.
 
         Returns
         -------
@@ -244,7 +244,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs, NaN where a value is missing.
+            Inputs; missing values are NaN.
 
         Returns
         -------
@@ -270,7 +270,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs, NaN where a value is missing.
+            Inputs; missing values are NaN.
         q : float or array-like of shape (n_quantiles,), default=(0.05, 0.5, 0.95)
             Probabilities from 1e-12 to 1 - 1e-12.
 
@@ -300,7 +300,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs, NaN where a value is missing.
+            Inputs; missing values are NaN.
         coverage : float, default=0.9
             The probability, positive and at most 0.9999.
         kind : {"central", "highest_density"}, default="central"
@@ -392,7 +392,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs, NaN where a value is missing.
+            Inputs; missing values are NaN.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             The values; NaN gives NaN.
 
@@ -420,7 +420,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs, NaN where a value is missing.
+            Inputs; missing values are NaN.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Targets, NaN where a value is missing: it is integrated out.  None asks for the density
             of the inputs: where it is low, the samples of `fit` have little to say.
@@ -451,7 +451,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs, NaN where a value is missing.
+            Inputs; missing values are NaN.
         n_draws : int, default=None
             Number of independent draws for each sample.  None returns one, without an axis for it.
         random_state : int, RandomState, Generator or None, default=None

@@ -64,9 +64,9 @@ class TransformedDensity(
     random_state : int, RandomState, Generator or None, default=None
         Seed of the estimator, and of draws; None leaves its own as it is.
     n_jobs : int, default=None
-        Number of threads of the estimator; None leaves its own as it is.
+        Number of threads of the estimator; None keeps its own setting.
     verbose : int, default=0
-        How much the estimator prints; 0 leaves its own as it is.
+        Verbosity of the estimator; 0 keeps its own setting.
 
     Attributes
     ----------
@@ -140,9 +140,9 @@ class TransformedDensity(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing; every column needs a value.
+            Samples; missing values are NaN.  Every feature needs at least one observed value.
         y : None
-            Ignored, present for scikit-learn's conventions.
+            Not used, present for API consistency by convention.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples; a weight of 2 counts a sample twice.
 

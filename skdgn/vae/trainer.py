@@ -199,7 +199,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Samples without missing values.
         y : None
-            Ignored, present for scikit-learn's conventions.
+            Not used, present for API consistency by convention.
 
         Returns
         -------
