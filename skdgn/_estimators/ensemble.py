@@ -45,49 +45,52 @@ _MOST_ASKED = 20_000
 class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
     """Average of exact densities, itself an exact density.
 
-    Every member is fitted on its own, to a random part of the samples or from another seed, or is a
-    model of another size.  Their densities are averaged, not their logs: the average is a density
-    again, and its log is at least as high as the average of the logs.  It evens out what a single
-    fit owes to chance, which pays most where there are few samples.
+    Each member is fitted separately, to a random subset of the samples, from a different seed, or
+    with a different size.  The densities of the members are averaged, not their logs: the average
+    is itself a density, and its log is at least as high as the average of the logs.  Averaging
+    reduces the variance of a single fit, which helps most if there are few samples.
 
     Parameters
     ----------
     estimator : exact density, list of them or list of (str, exact density), default=None
-        What is fitted: a `PiecewiseAffineDGN`, a `DGNMixture`, a `TransformedDensity` or another
-        ensemble.  None stands for mixtures that take turns: one that finds its sizes, large ones
-        that follow their samples closely, and one Gaussian at the end; of columns as they are, by
-        powers and by normal scores in turn.  A list has one member for each of its items, of any
-        kind and size; names are those of ``named_estimators_``, and lead to the members' own
-        parameters, as in a pipeline: ``set_params(name__tol=0.01)``.
+        The density to fit: a `PiecewiseAffineDGN`, a `DGNMixture`, a `TransformedDensity` or
+        another ensemble.  None alternates between a mixture that chooses its sizes and large
+        mixtures that follow their samples closely; the last member is a single Gaussian.  These are
+        fitted in turn to untransformed features, to power-transformed features and to normal
+        scores.  With a list, each item is a member, of any kind and size; its names are those of
+        ``named_estimators_``, and give access to the parameters of the members, as in a pipeline:
+        ``set_params(name__tol=0.01)``.
     n_estimators : int, default=10
         Number of members, if ``estimator`` is not a list.
     bootstrap : bool, default=False
         Whether the samples of each member are drawn with replacement.
     max_samples : float, default=None
-        Share of the samples that are drawn for each member, above 0 and at most 1.  None is 0.8, or
-        1.0 with a bootstrap or where members are compared by their `bic`.  Without a bootstrap, 1.0
-        fits all members to the same samples, from different seeds.
+        Fraction of the samples that are drawn for each member, in (0, 1].  None is 0.8, or 1.0 with
+        ``bootstrap=True`` or if members are compared by `bic`.  Without bootstrap, 1.0 fits all
+        members to the same samples, from different seeds.
     weights : {"equal", "stacked", "bic"} or array-like of shape (n_members,), default="equal"
         Weights of the members.  ``"stacked"`` maximizes the likelihood of samples that a member has
-        not seen: those that were not drawn for it or, where all were, those of five folds, for
-        which every member is fitted five times more.  ``"bic"`` takes ``exp(-bic / 2)``, the
+        not seen: those that were not drawn for it or, if all were drawn, those of five folds, for
+        which every member is fitted five more times.  ``"bic"`` uses ``exp(-bic / 2)``, the
         approximate posterior probability of a member fitted to all samples.  Numbers are divided by
         their sum.
     noise_scales : array-like of shape (n_scales,), default=(1, 3, 10, 100)
-        Factors of the variances of the members' noise, the first of which is 1.  Each member is
-        averaged with copies of itself whose noise is so much wider, by weights under which samples
-        that members have not seen are likeliest (``scale_weights_``).  So an average of members
-        that are too sure of themselves, as all fits to few samples are, is not; and single samples
-        far from all others cost less.  Where members have seen all samples, there is no telling,
-        and noise stays as it was fitted; ``(1,)`` asks for that.
+        Factors by which the noise variances of the members are multiplied; the first is 1.  Each
+        member is averaged with copies of itself that have these variances, with the weights that
+        maximize the likelihood of samples that members have not seen (``scale_weights_``).  This
+        corrects members that are overconfident, as all fits to few samples are, and reduces the
+        influence of single samples far from all others.  If members have seen all samples, these
+        weights cannot be estimated, and the noise is not changed; ``(1,)`` never changes it.
     n_best : int, default=None
-        How many members to keep, those of the lowest `bic` of fits to all samples.  None keeps all.
-        With a list of candidates and equal weights it is the plain average of the best.
+        Number of members to keep: those with the lowest `bic` after fits to all samples.  None
+        keeps all.  With a list of candidates and equal weights, the ensemble is the plain average
+        of the best.
     n_jobs : int, default=None
-        Number of members fitted at a time, as in joblib: -1 is all cores, None is one.  Each of
-        them is fitted by one thread.
+        Number of members fitted in parallel, as in joblib: -1 is all cores, None is one.  Each
+        member is fitted by one thread.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the bootstrap samples, of the members' own seeds, and of draws that are given none.
+        Seed of the bootstrap samples, of the seeds of the members, and of draws without a seed of
+        their own.
     verbose : int, default=0
         1 prints a line for every member; -1 silences everything, as in `PiecewiseAffineDGN`.
 
@@ -96,15 +99,15 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
     estimators_ : list of estimators
         The fitted members.
     named_estimators_ : Bunch
-        The same by name, if ``estimator`` is a list with names.
+        The fitted members by name, if ``estimator`` is a list with names.
     weights_ : ndarray of shape (n_members,)
         Their weights, which add up to 1.
     noise_scales_ : ndarray of shape (n_scales,)
         Factors of the variances of the members' noise.
     scale_weights_ : ndarray of shape (n_scales,)
-        Weights of the copies of each member with noise so much wider, which add up to 1.
+        Weights of the copies of each member with these factors, which add up to 1.
     bics_ : ndarray of shape (n_members,)
-        Bayesian information criterion of the members kept, if the weights or ``n_best`` ask for it.
+        Bayesian information criterion of the members kept, if the weights or ``n_best`` require it.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -114,20 +117,20 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
     --------
     PiecewiseAffineDGN : One network.
     DGNImputer : Fills in missing values, in a pipeline.
-    DGNOutlierDetector : Finds samples of low density.
+    DGNOutlierDetector : Finds samples with a low density.
 
     Notes
     -----
     The density is ``sum_k weights_[k] sum_s scale_weights_[s] p_ks(x)``, where ``p_ks`` is member k
-    with the variances of its noise multiplied by ``noise_scales_[s]``.  Weights are chosen by at
-    most 20,000 samples.
+    with the variances of its noise multiplied by ``noise_scales_[s]``.  Weights are estimated from
+    at most 20,000 samples.
 
-    There is neither ``aic`` nor ``bic`` of an ensemble: an average is not fitted by maximum
-    likelihood, and the number of parameters of its members says nothing about how closely it can
-    follow its samples.  Compare by `score` on samples that were held out.
+    Ensembles have neither ``aic`` nor ``bic``: an average is not fitted by maximum likelihood, and
+    the number of parameters of its members says nothing about how closely it can follow its
+    samples.  Compare ensembles by `score` on held-out samples.
 
-    A member whose fit fails is left out, with a warning.  If the fit is interrupted (Ctrl-C), those
-    that were fitted by then are kept, and the interrupt goes through.
+    A member whose fit fails is left out, with a warning.  If the fit is interrupted (Ctrl-C), the
+    members fitted so far are kept, and the interrupt is raised again.
 
     Examples
     --------
@@ -189,19 +192,19 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
     def from_estimators(
         cls, estimators: Sequence[ExactDensity], weights: ArrayLike | None = None
     ) -> Self:
-        """Return the average of densities that have been fitted already.
+        """Return the average of densities that are already fitted.
 
         Parameters
         ----------
         estimators : sequence of exact densities
             Fitted, with the same features.
         weights : array-like of shape (n_members,), default=None
-            Their weights, which are divided by their sum; None weights them equally.
+            Weights of the estimators, which are divided by their sum; None weights them equally.
 
         Returns
         -------
         ensemble : DGNEnsemble
-            As if it had been fitted; `fit` would begin anew.
+            A fitted ensemble; `fit` would start again.
 
         Examples
         --------
@@ -245,7 +248,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
         Parameters
         ----------
         deep : bool, default=True
-            Whether members and their parameters are among them: ``name`` and ``name__...``, or
+            Whether to include members and their parameters: ``name`` and ``name__...``, or
             ``estimator__...`` if all members are of one kind.
 
         Returns
@@ -265,7 +268,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
         Parameters
         ----------
         **params : dict
-            Values by name, see `get_params`.
+            Values by name; see `get_params`.
 
         Returns
         -------
@@ -285,7 +288,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
     # The members' own parameters are checked before any of them is fitted.
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the members, and their weights.
+        """Fit the members and their weights.
 
         Parameters
         ----------
@@ -390,13 +393,14 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
         Returns
         -------
         standard_error : ndarray of shape (n_samples,)
-            In nats: how much ``score_samples(X)`` would vary from ensemble to ensemble of as many
-            members.  It shrinks with their number, and is large where they disagree, as far from
-            all samples.
+            How much ``score_samples(X)`` would vary between ensembles with as many members, in
+            nats.  It decreases with the number of members, and is large where they disagree, for
+            example far from all samples.
 
         Notes
         -----
-        It is the jackknife's: of the log densities of all ensembles with one member left out.
+        This is the jackknife estimate, from the log densities of all ensembles with one member left
+        out.
 
         Examples
         --------
