@@ -306,7 +306,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
 
         Examples
         --------
-        The average of the two sizes of best BIC, out of four:
+        The average of the two best of four sizes by BIC:
 
         >>> from skdgn import DGNEnsemble, PiecewiseAffineDGN
         >>> from skdgn.datasets import make_wave
