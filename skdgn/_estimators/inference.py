@@ -17,7 +17,7 @@ from skdgn._runtime import Floats, Integers, RandomSource, Reporter, Workers, ra
 
 
 class ExactInference(DensityMixin):
-    """The methods of an exact density that only read it: log densities.
+    """Methods of an exact density that evaluate it.
 
     A mixin: the estimator provides ``_fitted_model``, the rest follows from it.
     """
@@ -45,17 +45,17 @@ class ExactInference(DensityMixin):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing: the density is then that of the observed entries, as
-            everywhere in this class; a sample without any has a log density of 0.
+            Samples; missing values are NaN. The density is that of the observed values, as in all
+            methods of this class; a sample with no observed values has a log density of 0.
 
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            log p(x) in nats, exact to rounding for up to three latent dimensions, far outliers
-            included.  For more, an estimate to two or three digits:
-            ``posterior(X).log_density_error`` holds its standard error.  -inf where squares
-            overflow, beyond 1e150 standard deviations of the noise: nothing is known of its latent
-            variables, and their posterior is NaN.
+            log p(x) in nats, exact to rounding for up to three latent dimensions, even for far
+            outliers.  For more, an estimate to two or three digits:
+            ``posterior(X).log_density_error`` is its standard error.  It is -inf if squares
+            overflow, beyond 1e150 standard deviations of the noise; the posterior of the latent
+            variables is then NaN.
 
         Examples
         --------
@@ -72,7 +72,7 @@ class ExactInference(DensityMixin):
         return self._fitted_model().log_density(rows, self._workers())
 
     def log_density_bounds(self, X: ArrayLike) -> tuple[Floats, Floats]:
-        """Bound the log density of each sample from below and from above.
+        """Compute a lower and an upper bound of the log density of each sample.
 
         Parameters
         ----------
@@ -82,13 +82,12 @@ class ExactInference(DensityMixin):
         Returns
         -------
         lower, upper : ndarray of shape (n_samples,)
-            log p(x) is between them.  Where the regions of latent space are listed, both are
-            `score_samples`, which is exact to rounding.  Of a network whose regions are too many,
-            those that matter are found on the way: the lower bound is the density from there, and
-            the upper bound adds what the generator could at most contribute from elsewhere.  With
-            four latent dimensions and more, boxes of latent space are bounded from both sides and
-            halved, for up to about a second per sample; with many dimensions, bounds stay far
-            apart.
+            log p(x) lies between them.  If the regions of latent space are listed, both equal
+            `score_samples`, which is exact to rounding.  If a network has too many regions, only
+            those that matter are found: the lower bound is their contribution to the density, and
+            the upper bound adds the most that all others could contribute.  With four or more
+            latent dimensions, boxes of latent space are bounded from both sides and halved, for up
+            to about a second per sample; with many dimensions, the bounds remain far apart.
 
         Examples
         --------
@@ -106,7 +105,7 @@ class ExactInference(DensityMixin):
     def score(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> float:
         """Compute the mean log density of the samples; higher is better.
 
-        It is what scikit-learn's `GridSearchCV` and `cross_val_score` compare.
+        scikit-learn's `GridSearchCV` and `cross_val_score` use it to compare models.
 
         Parameters
         ----------
@@ -120,7 +119,8 @@ class ExactInference(DensityMixin):
         Returns
         -------
         score : float
-            In nats per sample; one without weight does not count, however unlikely it is.
+            Mean log density, in nats per sample.  Samples of zero weight do not count, however
+            unlikely they are.
 
         Examples
         --------
@@ -166,7 +166,7 @@ class InformationCriteria(ExactInference):
         Returns
         -------
         aic : float
-            ``-2 sum(score_samples(X)) + 2 n_parameters_``, the sum a weighted one.
+            ``-2 sum(score_samples(X)) + 2 n_parameters_``, where the sum is weighted.
 
         Examples
         --------
@@ -185,8 +185,7 @@ class InformationCriteria(ExactInference):
     def bic(self, X: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Compute the Bayesian information criterion on X; lower is better.
 
-        It asks more of an additional parameter than `aic` does, if there are more than seven
-        samples.
+        It penalizes parameters more heavily than `aic` if there are more than seven samples.
 
         Parameters
         ----------
@@ -198,8 +197,8 @@ class InformationCriteria(ExactInference):
         Returns
         -------
         bic : float
-            ``-2 sum(score_samples(X)) + n_parameters_ log(n_samples)``; with weights, the sum is
-            a weighted one, and ``n_samples`` the sum of the weights.
+            ``-2 sum(score_samples(X)) + n_parameters_ log(n_samples)``; with sample weights, the
+            sum is weighted, and ``n_samples`` is the sum of the weights.
 
         Examples
         --------
@@ -215,7 +214,7 @@ class InformationCriteria(ExactInference):
 
 
 class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """The methods of `PiecewiseAffineDGN` that ask for its latent variables.
+    """Methods of `PiecewiseAffineDGN` that concern its latent variables.
 
     A mixin, like `ExactInference`.  It is a transformer itself because scikit-learn's
     ``set_output`` only wraps methods of such classes.
@@ -225,7 +224,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         raise NotImplementedError("a mixin: the estimator holds the model")
 
     def posterior(self, X: ArrayLike) -> Posterior:
-        """Compute the exact posterior of the latent variables, given each sample.
+        """Compute the exact posterior of the latent variables given each sample.
 
         Parameters
         ----------
@@ -235,14 +234,14 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Returns
         -------
         posterior : Posterior
-            With ``mean``, ``covariance``, ``responsibilities``, ``mode``, ``sample``,
-            ``log_density``, ``kl_from`` and ``best_gaussian``.
+            The posterior, with ``mean``, ``covariance``, ``responsibilities``, ``mode``,
+            ``sample``, ``log_density``, ``kl_from`` and ``best_gaussian``.
 
         Notes
         -----
-        It keeps what is known of every sample, the mean and covariance on each region that matters:
-        unlike that of the other methods, its memory follows the number of samples.  `transform`,
-        `predict_proba`, `elbo` and `variational_gap` keep their results only.
+        The posterior stores the mean and covariance on each region that matters, for every sample:
+        unlike for other methods, memory grows with the number of samples.  `transform`,
+        `predict_proba`, `elbo` and `variational_gap` store only their results.
 
         Examples
         --------
@@ -260,23 +259,23 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         return self._fitted_model().posterior(rows, self._workers())
 
     def elbo(self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Floats:
-        """Compute the evidence lower bound of a Gaussian q(z | x) for each sample, exactly.
+        """Compute the exact evidence lower bound of a Gaussian q(z | x) for each sample.
 
-        It is what a variational autoencoder maximizes, and at most the log density.
+        A variational autoencoder maximizes this bound, which is at most the log density.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples; missing values are NaN.
         means : array-like of shape (n_samples, n_components)
-            Mean of q for each sample, as an encoder gives it.
+            Mean of q for each sample, as returned by an encoder.
         covariances : array-like of shape (n_samples, n_components, n_components)
             Covariance of q for each sample.
 
         Returns
         -------
         elbo : ndarray of shape (n_samples,)
-            ``score_samples(X) - posterior(X).kl_from(means, covariances)`` in nats, no Monte
+            ``score_samples(X) - posterior(X).kl_from(means, covariances)`` in nats, without Monte
             Carlo.
 
         Examples
@@ -297,28 +296,28 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
     def variational_gap(
         self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike
     ) -> tuple[Floats, Floats]:
-        """Split the gap between log density and lower bound, for a Gaussian q(z | x) per sample.
+        """Split the gap between the log density and the lower bound of a Gaussian q(z | x).
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples; missing values are NaN.
         means : array-like of shape (n_samples, n_components)
-            Mean of q for each sample, as an encoder gives it.
+            Mean of q for each sample, as returned by an encoder.
         covariances : array-like of shape (n_samples, n_components, n_components)
             Covariance of q for each sample.
 
         Returns
         -------
         amortization_gap : ndarray of shape (n_samples,)
-            What is lost because q is not the best Gaussian for its sample, in nats.
+            Loss because q is not the best Gaussian for its sample, in nats.
         family_gap : ndarray of shape (n_samples,)
-            What the best Gaussian loses, in nats: the posterior is not Gaussian.
+            Loss of the best Gaussian because the posterior is not Gaussian, in nats.
 
         Notes
         -----
-        Their sum is KL(q || posterior).  The best Gaussian is the best minimum found from several
-        starts, see `Posterior.best_gaussian`.
+        The sum of the gaps is KL(q || posterior).  The best Gaussian is the best minimum found from
+        several starts; see `Posterior.best_gaussian`.
 
         Examples
         --------
@@ -337,7 +336,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         return gaps[:, 0], gaps[:, 1]
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Compute the posterior probability of each region, given each sample.
+        """Compute the posterior probability of each region given each sample.
 
         Parameters
         ----------
@@ -347,7 +346,8 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Returns
         -------
         responsibilities : ndarray of shape (n_samples, n_regions)
-            They add up to 1 for every sample.  Regions are in the order of ``partition_``.
+            Posterior probabilities, which add up to 1 for every sample.  Regions are in the order
+            of ``partition_``.
 
         Examples
         --------
@@ -363,7 +363,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         return self._fitted_model().responsibilities(rows, self._workers())
 
     def predict(self, X: ArrayLike) -> Integers:
-        """Find the most responsible region of each sample.
+        """Predict the most probable region of each sample.
 
         Parameters
         ----------
@@ -373,7 +373,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Returns
         -------
         regions : ndarray of shape (n_samples,)
-            Numbers of regions, in the order of ``partition_``.
+            Indices of regions, in the order of ``partition_``.
 
         Examples
         --------
@@ -388,7 +388,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         return self._fitted_model().most_responsible(rows, self._workers())
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Compute the posterior mean of the latent variables, given each sample.
+        """Compute the posterior mean of the latent variables given each sample.
 
         Parameters
         ----------
@@ -398,8 +398,8 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Returns
         -------
         Z : ndarray of shape (n_samples, n_components)
-            The mean of a posterior with several modes may lie between them, where nothing is:
-            ``posterior(X).mode()`` is the likeliest point instead.
+            Posterior means.  If a posterior has several modes, its mean may lie between them, where
+            its density is low: ``posterior(X).mode()`` is the most probable point instead.
 
         Examples
         --------
@@ -415,7 +415,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         return self._fitted_model().means(rows, self._workers())
 
     def transform_factors(self, X: ArrayLike) -> Floats:
-        """Compute the posterior mean of the linear factors of the noise, given each sample.
+        """Compute the posterior mean of the linear factors of the noise given each sample.
 
         Parameters
         ----------
@@ -425,10 +425,11 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         Returns
         -------
         factors : ndarray of shape (n_samples, n_factors)
-            Of the factors whose loadings are ``noise_factors_``; no columns unless
-            ``covariance_type="factor"``.  Together with `transform`, it is what is known of the
-            latent variables: ``inverse_transform(Z) + factors @ noise_factors_.T`` is the sample
-            without the noise of its own features, where the network is affine.
+            Posterior means of the factors whose loadings are ``noise_factors_``; there are no
+            columns unless ``covariance_type="factor"``.  Together with the result of `transform`,
+            they describe the sample: if the network is affine,
+            ``inverse_transform(Z) + factors @ noise_factors_.T`` is the sample without the noise of
+            its own features.
 
         Examples
         --------
@@ -448,7 +449,7 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         return self._fitted_model().factor_means(rows, self._workers())
 
     def inverse_transform(self, Z: ArrayLike) -> Floats:
-        """Evaluate the generator: samples without noise.
+        """Evaluate the generator, which returns samples without noise.
 
         Parameters
         ----------
