@@ -22,7 +22,7 @@ Given = int | str | Sequence[int] | Sequence[str] | Sequence[bool] | NDArray[Any
 
 
 class ExactConditioning(ExactInference):
-    """The methods of an exact density that condition on some of the features.
+    """Methods of an exact density that condition on some of the features.
 
     A mixin, like `ExactInference`.
     """
@@ -67,21 +67,21 @@ class ExactConditioning(ExactInference):
         return tables, errors
 
     def conditional_score_samples(self, X: ArrayLike, given: Given) -> Floats:
-        """Compute the exact log density of some features of each sample, given the others.
+        """Compute the exact log density of some features of each sample given the others.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing: it is then integrated out on both sides.
+            Samples; missing values are NaN, and integrated out on both sides.
         given : int, str or sequence of them, or array-like of bool of shape (n_features,)
-            Features b to condition on, by index, by a mask or, if names are known from `fit`, by
-            name; the density is that of all others.  No feature gives `score_samples`, all of them
-            0.
+            Features b to condition on, selected by index, by a mask or, if names are known from
+            `fit`, by name; the density is that of all others.  Without features the result is
+            `score_samples`, with all of them it is 0.
 
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            log p(x_a | x_b) in nats; NaN if x_b is so far out that its own log density is -inf.
+            log p(x_a | x_b) in nats; NaN if x_b is so far out that its log density is -inf.
 
         Examples
         --------
@@ -100,21 +100,21 @@ class ExactConditioning(ExactInference):
         return self._fitted_model().conditional_log_density(rows, others, workers)
 
     def conditional_mean(self, X: ArrayLike, given: Given) -> Floats:
-        """Compute the mean of each of the other features, given some features of each sample.
+        """Compute the mean of each of the other features given some features of each sample.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing: it is not conditioned on.  Values of features that are not
-            given do not matter.
+            Samples; missing values are NaN, and not conditioned on.  Values of features that are
+            not given are ignored.
         given : int, str or sequence of them, or array-like of bool of shape (n_features,)
-            Features to condition on, by index, by a mask or, if names are known from `fit`, by
-            name.
+            Features to condition on, selected by index, by a mask or, if names are known from
+            `fit`, by name.
 
         Returns
         -------
         mean : ndarray of shape (n_samples, n_other_features)
-            A column for each feature that is not given, in their order.
+            Conditional means: a column for each feature that is not given, in order.
 
         Examples
         --------
@@ -137,38 +137,37 @@ class ExactConditioning(ExactInference):
         return self._describe(rows, others, means)
 
     def conditional_cdf(self, X: ArrayLike, given: Given) -> Floats:
-        """Compute the distribution function of each of the other features, given some features.
+        """Compute the distribution function of each of the other features given some features.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Values of the features to condition on, and values of the others at which their
-            distribution functions are evaluated.  NaN where a value is missing.
+            distribution functions are evaluated.  Missing values are NaN.
         given : int, str or sequence of them, or array-like of bool of shape (n_features,)
-            Features to condition on, by index, by a mask or, if names are known from `fit`, by
-            name.
+            Features to condition on, selected by index, by a mask or, if names are known from
+            `fit`, by name.
 
         Returns
         -------
         probability : ndarray of shape (n_samples, n_other_features)
-            For each feature that is not given, in their order, the probability that it is at most
-            its value in X.  Every one is judged on its own, whatever the values of the others are.
-            NaN where that value is missing.
+            For each feature that is not given, in order, the probability that it is at most its
+            value in X, regardless of the values of the others.  NaN if that value is missing.
 
         See Also
         --------
         conditional_quantiles : The inverse.
-        conditional_score_samples : The log density of all other features together.
+        conditional_score_samples : The joint log density of all other features.
 
         Notes
         -----
-        The probability is a sum of Gaussian integrals over regions with one dimension more than
-        latent space.  For one and two latent dimensions errors are below 1e-10, and below 1e-9
-        where the given features are hundreds of standard deviations away from all that the model
-        generates.  Beyond a thousand, a Gaussian of the same mean and variance stands for a feature
-        on each region; no bound is known for its error, which is small unless the feature's slope
-        is that many times its noise.  For more latent dimensions the probability is an estimate to
-        two or three digits.
+        The probability is a sum of Gaussian integrals over regions with one more dimension than
+        latent space.  For one and two latent dimensions errors are below 1e-10, and below 1e-9 if
+        the given features are hundreds of standard deviations away from everything that the model
+        generates.  Beyond a thousand, the distribution of a feature on each region is replaced by a
+        Gaussian with the same mean and variance; no bound is known for the error, which is small
+        unless the slope of the feature is that many times its noise.  For more latent dimensions
+        the probability is an estimate to two or three digits.
 
         Examples
         --------
@@ -196,16 +195,16 @@ class ExactConditioning(ExactInference):
     def conditional_quantiles(
         self, X: ArrayLike, given: Given, q: float | ArrayLike = (0.05, 0.5, 0.95)
     ) -> Floats:
-        """Compute quantiles of each of the other features, given some features of each sample.
+        """Compute quantiles of each of the other features given some features of each sample.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing: it is not conditioned on.  Values of features that are not
-            given do not matter.
+            Samples; missing values are NaN, and not conditioned on.  Values of features that are
+            not given are ignored.
         given : int, str or sequence of them, or array-like of bool of shape (n_features,)
-            Features to condition on, by index, by a mask or, if names are known from `fit`, by
-            name.
+            Features to condition on, selected by index, by a mask or, if names are known from
+            `fit`, by name.
         q : float or array-like of shape (n_quantiles,), default=(0.05, 0.5, 0.95)
             Probabilities from 1e-12 to 1 - 1e-12.
 
@@ -213,17 +212,17 @@ class ExactConditioning(ExactInference):
         -------
         quantiles : ndarray of shape (n_samples, n_other_features) or (n_quantiles, n_samples, \
 n_other_features)
-            For each feature that is not given, in their order, the value below which it is with
-            probability q; as in `numpy.quantile`, the first axis is there if q is an array.
+            For each feature that is not given, in order, the value below which it lies with
+            probability q.  As in `numpy.quantile`, the first axis is present if q is an array.
 
         See Also
         --------
-        conditional_cdf : The inverse, and how exact it is.
+        conditional_cdf : The inverse, and its accuracy.
 
         Notes
         -----
-        Roots of `conditional_cdf`, found to 13 digits of the value or of the standard deviation,
-        whichever is larger; about ten evaluations for each q.
+        Quantiles are roots of `conditional_cdf`, found to 13 digits of the value or of the standard
+        deviation, whichever is larger, with about ten evaluations for each q.
 
         Examples
         --------
@@ -330,12 +329,12 @@ n_other_features)
 
 
 def is_frame(X: Any) -> bool:
-    """Whether a table is a frame of pandas or polars."""
+    """Whether a table is a data frame of pandas or polars."""
     return hasattr(X, "columns") and (hasattr(X, "isetitem") or hasattr(X, "with_columns"))
 
 
 def write_frame(X: Any, table: NDArray[Any], is_changed: Bools) -> Any:
-    """Copy a frame, with some of its columns replaced by those of a table (n, D)."""
+    """Copy a data frame, with some of its columns replaced by those of a table (n, D)."""
     if hasattr(X, "isetitem"):  # pandas
         frame = X.copy()
         for d in np.flatnonzero(is_changed):
