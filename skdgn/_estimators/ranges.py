@@ -28,7 +28,7 @@ Bounds = tuple[Floats, Floats]
 
 
 class ExactRanges(ExactConditioning):
-    """The methods of an exact density that may be told that features lie between bounds.
+    """Methods of an exact density that accept bounds of the features.
 
     A mixin, like `ExactInference`.
     """
@@ -41,32 +41,33 @@ class ExactRanges(ExactConditioning):
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
     ) -> tuple[Any, Integers]:
-        """Draw samples from the model, all of them or those between bounds.
+        """Draw samples from the model, optionally between bounds.
 
         Parameters
         ----------
         n_samples : int, default=1
             Number of samples.
         random_state : int, RandomState, Generator or None, default=None
-            Seed of the draws: an integer gives the same samples each time.  None takes the
-            estimator's own ``random_state``.
+            Seed of the draws.  Pass an int for reproducible results.  None uses the
+            ``random_state`` of the estimator.
         lower, upper : float or array-like of shape (n_features,), default=None
-            Bounds of each feature: samples are drawn given that all features lie between theirs.
-            NaN stands for none, as -inf and inf do.
+            Bounds of each feature: samples are drawn given that all features lie between their
+            bounds.  NaN, -inf and inf mean no bound.
 
         Returns
         -------
         X : ndarray or frame of shape (n_samples, n_features)
-            The samples; a frame with the features' names if ``set_output`` asks for one.
+            The samples; a data frame with the names of the features if configured by
+            ``set_output``.
         labels : ndarray of shape (n_samples,)
-            Component each sample was drawn from: the region of latent space of a network, the
-            network of a mixture, the member of an ensemble.
+            Component that each sample was drawn from: a region of latent space for a network, a
+            network for a mixture, a member for an ensemble.
 
         Notes
         -----
-        Draws between bounds are exact.  Where `log_probability` is, they take the same time however
-        small the probability of the box is.  For other models they are draws that happen to lie in
-        the box; one in which fewer than one in ten thousand does is refused.
+        Draws between bounds are exact.  If `log_probability` is exact, they take the same time
+        however small the probability of the bounds is.  For other models, draws outside the bounds
+        are rejected; an error is raised if fewer than one in ten thousand lies between them.
 
         Examples
         --------
@@ -110,44 +111,45 @@ class ExactRanges(ExactConditioning):
         upper: ArrayLike | None = None,
         return_error: bool = False,
     ) -> Any:
-        """Fill in what is missing, given what was observed.
+        """Fill in missing values given the observed values.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing.  Samples without any value are allowed.
+            Samples; missing values are NaN. Samples with no observed values are accepted.
         method : {"mean", "sample"}, default="mean"
             The conditional mean, or an independent draw from the conditional distribution: of the
-            region, then of the latent point in it, then of the noise; before all of them, of the
-            network of a mixture or the member of an ensemble.
+            network of a mixture or the member of an ensemble, then of the region, of the latent
+            point in it, and of the noise.
         n_draws : int, default=None
-            Number of completed tables; ``method="sample"`` only.  None returns one, without an
+            Number of completed tables; only for ``method="sample"``.  None returns one, without an
             axis for it.
         random_state : int, RandomState, Generator or None, default=None
-            Seed of the draws: an integer gives the same ones each time.  None takes the
-            estimator's own ``random_state``.
+            Seed of the draws.  Pass an int for reproducible results.  None uses the
+            ``random_state`` of the estimator.
         lower, upper : float or array-like of shape (n_features,) or (n_samples, n_features), \
 default=None
-            Bounds of missing values: of those that are censored, rounded, or cannot be negative.
-            NaN stands for none, as -inf and inf do; bounds of values that X has do not matter.
+            Bounds of missing values, for example of values that are censored, rounded, or cannot be
+            negative.  NaN, -inf and inf mean no bound; bounds of observed values are ignored.
         return_error : bool, default=False
-            Whether to return standard errors, too; ``method="mean"`` only.
+            Whether to also return standard errors; only for ``method="mean"``.
 
         Returns
         -------
         X_imputed : array-like of shape (n_samples, n_features) or (n_draws, n_samples, n_features)
-            Observed entries are returned as they are.  A frame is returned as a frame, with the
-            same columns and index; several draws as a list of frames.
+            The samples with missing values filled in; observed values are unchanged.  For a data
+            frame, a data frame with the same columns and index is returned, and for several draws a
+            list of them.
         error : ndarray of shape (n_samples, n_features)
-            Estimated errors of the means, if ``return_error``: zero where they are exact.
+            Estimated errors of the means, if ``return_error`` is True; zero if they are exact.
 
         Notes
         -----
-        Everything is exact for samples without bounds, but for the means of a `TransformedDensity`:
+        For samples without bounds everything is exact, except the means of a `TransformedDensity`:
         they are integrals, to about a thousandth of a standard deviation.  With bounds, draws are
-        exact, as those of `sample` are, and means where `log_probability` is: for networks with one
-        latent dimension whose noise is independent between features, and sums of such.  For others
-        a mean is that of 1,000 draws.
+        exact, as in `sample`, and means are exact if `log_probability` is: for networks with one
+        latent dimension whose noise is independent between features, and for sums of these.  For
+        other models, the mean of 1,000 draws is returned.
 
         Examples
         --------
@@ -258,38 +260,38 @@ default=None
         random_state: Any = None,
         return_error: bool = False,
     ) -> Any:
-        """Compute the log of the probability that all features lie between bounds.
+        """Compute the log probability that all features lie between bounds.
 
         Parameters
         ----------
         lower, upper : array-like of shape (n_boxes, n_features), (n_features,), float or None
-            Bounds of each feature.  NaN stands for none, as -inf, inf and None do.
+            Bounds of each feature.  NaN, -inf, inf and None mean no bound.
         n_draws : int, default=256
-            Number of draws for each box, where the probability is an estimate, see Notes.
+            Number of draws for each box, if the probability is estimated; see Notes.
         random_state : int, RandomState, Generator or None, default=None
-            Seed of these draws.  None takes the estimator's own ``random_state``.
+            Seed of these draws.  None uses the ``random_state`` of the estimator.
         return_error : bool, default=False
-            Whether to return standard errors, too.
+            Whether to also return standard errors.
 
         Returns
         -------
         log_probability : ndarray of shape (n_boxes,)
-            log P(lower <= x <= upper) in nats, at most 0; -inf for boxes without an inside.
+            log P(lower <= x <= upper) in nats, at most 0; -inf for boxes with an empty interior.
         error : ndarray of shape (n_boxes,)
-            Standard error of each, if ``return_error``: of an estimate, or what is left of an
-            integral; infinite where nothing was found of a box that has an inside.
+            Standard error of an estimate, or remainder of an integral, if ``return_error`` is True;
+            infinite if no probability was found in a box with a nonempty interior.
 
         Notes
         -----
         For networks with one latent dimension whose noise is independent between features
-        (``covariance_type`` "diag" or "spherical"), and sums of such, it is exact: one-dimensional
-        normal integrals inside a quadrature over latent space, to 1e-8 or better however small the
-        probability is.
+        (``covariance_type`` "diag" or "spherical"), and for sums of these, the result is exact:
+        one-dimensional normal integrals inside a quadrature over latent space, to 1e-8 or better
+        however small the probability is.
 
-        For others, bounds on one feature are exact, too, as `conditional_cdf` is.  Bounds on more
-        are an estimate: features are drawn within their bounds, one after the other, each from its
-        exact distribution given those before it.  Its error is small unless bounds are far out;
-        probabilities below 1e-12 are lost to rounding.
+        For other models, the result is as exact as `conditional_cdf` if there are bounds on only
+        one feature.  With bounds on more, it is an estimate: features are drawn within their
+        bounds, one after the other, each from its exact distribution given those before it.  The
+        error is small unless bounds are far out; probabilities below 1e-12 are lost to rounding.
 
         Examples
         --------
