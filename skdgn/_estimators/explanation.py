@@ -15,7 +15,7 @@ _METHODS = ("shapley", "leave_one_out")
 
 
 class ExactExplanation(ExactConditioning):
-    """The method of an exact density that shares a log density among features.
+    """Method of an exact density that divides a log density among features.
 
     A mixin, like `ExactInference`.
     """
@@ -30,46 +30,49 @@ class ExactExplanation(ExactConditioning):
         random_state: Any = None,
         return_error: bool = False,
     ) -> Any:
-        """Compute what each value of a sample contributes to how unlikely it is.
+        """Compute the contribution of each value of a sample to its negative log density.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing: it contributes 0.  Any samples, not only those of `fit`.
+            Samples, not necessarily those of `fit`; missing values are NaN, and contribute 0.
         method : {"shapley", "leave_one_out"}, default="shapley"
-            ``"shapley"`` shares ``-score_samples(X)`` among the values, see Notes: contributions of
-            a sample add up to it.  ``"leave_one_out"`` is the surprise at a value once all others
-            of its sample are known, ``-log p(x_j | others)``; these do not add up to anything.
+            ``"shapley"`` divides ``-score_samples(X)`` among the values of a sample: its
+            contributions add up to it; see Notes.  ``"leave_one_out"`` is the negative log density
+            of a value given all others of its sample, ``-log p(x_j | others)``; these contributions
+            do not add up to a known total.
         standardize : bool, default=False
             Whether to measure each feature in its standard deviations under the model, so that
-            contributions of features in different units can be compared.  It subtracts the log of
-            its standard deviation from what a value contributes, and changes nothing else.
+            contributions of features in different units can be compared.  This only subtracts the
+            log of the standard deviation of a feature from its contributions.
         n_permutations : int, default=100
             Number of orders, at least 4, for samples with more than 12 observed values.
         random_state : int, RandomState, Generator or None, default=None
-            Seed of these orders.  None takes the estimator's own ``random_state``.
+            Seed of these orders.  None uses the ``random_state`` of the estimator.
         return_error : bool, default=False
-            Whether to return standard errors, too.
+            Whether to also return standard errors.
 
         Returns
         -------
         contributions : ndarray of shape (n_samples, n_features)
-            In nats.  The larger, the more a value makes its sample unlikely; negative if it makes
-            it likelier.  Not finite for samples with a log density of -inf.
+            Contributions in nats.  A value with a large contribution makes its sample unlikely; the
+            contribution is negative if it makes the sample more likely.  Not finite for samples
+            with a log density of -inf.
         errors : ndarray of shape (n_samples, n_features)
-            Standard errors of the contributions, if ``return_error``: zero where they are exact,
-            which is everywhere but for Shapley values of more than 12 observed values.
+            Standard errors of the contributions, if ``return_error`` is True; zero except for
+            Shapley values of more than 12 observed values.
 
         Notes
         -----
-        A value's Shapley value is what it adds to ``-log p`` of the values before it, on average
-        over all orders of the values.  All of these are exact marginals of the density, not
-        samples with values replaced.  Up to 12 observed values all orders count, through the 4,096
-        subsets; beyond, orders are drawn, each with its reverse.  Contributions add up to
-        ``-score_samples(X)`` in either case.
+        The Shapley value of a value is the amount that it adds to ``-log p`` of the values before
+        it, averaged over all orders of the values.  All of these are exact marginals of the
+        density, not samples with values replaced.  With up to 12 observed values all orders are
+        considered, through the 4,096 subsets; with more, orders are drawn, each with its reverse.
+        Contributions add up to ``-score_samples(X)`` in either case.
 
-        Two values that contradict each other share the blame.  A value that is rare on its own has
-        a contribution even where another one explains it; leaving one out has no such memory.
+        If two values contradict each other, the contribution is divided between them.  A value that
+        is rare on its own has a contribution even if another value explains it; with
+        ``"leave_one_out"`` it has none.
 
         Examples
         --------
