@@ -20,15 +20,15 @@ _DENSITIES = "exact density, a PiecewiseAffineDGN, DGNMixture, DGNEnsemble or Tr
 
 
 class ExactDensity(ExactExplanation, ExactRanges):
-    """The protocol *exact density*: what imputers, detectors, displays and ensembles ask for.
+    """The protocol *exact density*, which imputers, detectors, displays and ensembles require.
 
-    All densities of this package derive from it, so that each of them fits wherever one does.  Once
-    fitted, all of them have ``n_features_in_`` and the methods ``score_samples``, ``score``,
-    ``sample``, ``impute``, ``conditional_score_samples``, ``explain`` and ``log_probability``;
-    missing values (NaN) are allowed everywhere, in `fit` too, and ``fit(X, y, sample_weight)``
-    counts a sample of weight 2 twice.
+    All densities of this package derive from it, so they are interchangeable.  Once fitted, all of
+    them have ``n_features_in_`` and the methods ``score_samples``, ``score``, ``sample``,
+    ``impute``, ``conditional_score_samples``, ``explain`` and ``log_probability``; missing values
+    (NaN) are allowed everywhere, in `fit` too, and ``fit(X, y, sample_weight)`` counts a sample of
+    weight 2 twice.
 
-    An abstract mixin, to be put before `BaseEstimator`.  The estimator has the parameters
+    An abstract mixin, which must precede `BaseEstimator`.  The estimator has the parameters
     ``n_jobs`` and ``random_state``, and provides ``_fitted_model``: a
     `skdgn._posterior.weighted_sums.Density`, from which the rest follows.
     """
@@ -70,7 +70,7 @@ def check_density(estimator: Any, name: str = "estimator") -> ExactDensity:
 
 
 class SumOfDensities(ExactDensity):
-    """The methods of a density that is a sum of others, p = sum_k w_k p_k.
+    """Methods of a density that is a sum of others, p = sum_k w_k p_k.
 
     An abstract mixin, like `ExactDensity`.  The estimator has ``weights_`` (K,), and provides
     ``_members``.
@@ -87,20 +87,20 @@ class SumOfDensities(ExactDensity):
         return WeightedSum(self.weights_, [member._fitted_model() for member in self._members()])
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Compute the posterior probability of each component, given each sample.
+        """Compute the posterior probability of each component given each sample.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing; probabilities are then those given what was observed, and
-            ``weights_`` if nothing was.
+            Samples; missing values are NaN. Probabilities are those given the observed values, and
+            ``weights_`` if there are none.
 
         Returns
         -------
         responsibilities : ndarray of shape (n_samples, n_weights)
-            Of the networks of a mixture or the members of an ensemble, in the order of
-            ``weights_``.  They add up to 1, however far out a sample is; NaN if its log density is
-            -inf.
+            Posterior probabilities of the networks of a mixture or the members of an ensemble, in
+            the order of ``weights_``.  They add up to 1, however far out a sample is; NaN if its
+            log density is -inf.
 
         Examples
         --------
@@ -121,7 +121,7 @@ class SumOfDensities(ExactDensity):
         return self._fitted_model().responsibilities(rows, self._workers())
 
     def predict(self, X: ArrayLike) -> Integers:
-        """Find the likeliest component of each sample.
+        """Predict the most probable component of each sample.
 
         Parameters
         ----------
@@ -131,7 +131,8 @@ class SumOfDensities(ExactDensity):
         Returns
         -------
         labels : ndarray of shape (n_samples,)
-            Networks of a mixture or members of an ensemble, in the order of ``weights_``.
+            Indices of the networks of a mixture or the members of an ensemble, in the order of
+            ``weights_``.
 
         Examples
         --------
