@@ -87,8 +87,8 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing, or masked; every column needs a value.  A mixture needs at
-            least as many samples as networks.
+            Samples; missing values are NaN, or masked.  Every feature needs at least one observed
+            value, and a mixture at least as many samples as networks.
         y : None
             Not used, present for API consistency by convention.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -101,15 +101,15 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
 
         Notes
         -----
-        Neither the order of the samples nor that of the features matters, beyond rounding.  A table
-        that cannot be sorted in the ``working_memory`` of scikit-learn's configuration (it takes
-        about eight times its size in double precision) is read in batches at every iteration, from
-        disk if it is a `numpy.memmap`, and never copied; a mixture starts from 20,000 of its
-        samples.
+        Except for rounding, the result does not depend on the order of the samples or features.  A
+        table that cannot be sorted within the ``working_memory`` of scikit-learn's configuration
+        (this takes about eight times its size in double precision) is read in batches at every
+        iteration, from disk if it is a `numpy.memmap`, and never copied; a mixture then starts from
+        20,000 of its samples.
 
         A fit that is interrupted (Ctrl-C) keeps the best parameters so far, if there are any, and
-        lets the interrupt through: it ends a loop of fits, or a search, as well.  If no iteration
-        was done by then, ``lower_bound_`` is that of the samples on which starts are compared.
+        raises the interrupt again, which also ends a loop of fits or a search.  If no iteration has
+        been completed, ``lower_bound_`` is that of the samples on which starts are compared.
 
         Examples
         --------
@@ -140,12 +140,13 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
     def partial_fit(
         self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from a chunk of samples, and keep what was learned from others before.
+        """Update the fit with a chunk of samples.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing; in the first chunk, every column needs a value.
+            Samples; missing values are NaN. In the first chunk, every feature needs at least one
+            observed value.
         y : None
             Not used, present for API consistency by convention.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -158,12 +159,12 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
 
         Notes
         -----
-        Stepwise EM [1]_.  The first chunk is fitted as by `fit`; samples of an earlier `fit` count
-        as a first chunk.  Every other one adds its statistics to running ones, in which older
-        chunks count less and less, and makes one step.  Chunks should not differ systematically:
-        shuffle a table before it is cut.  ``lower_bound_`` and ``lower_bounds_`` are those of the
-        last chunk, which may be less likely than the one before; ``n_iter_`` counts the steps.  An
-        interrupt (Ctrl-C) leaves the estimator as it was.
+        This is stepwise EM [1]_. The first chunk is fitted as by `fit`; after an earlier `fit`, its
+        samples are the first chunk.  Every other chunk adds its statistics to running statistics,
+        in which older chunks have less and less weight, and takes one step.  Chunks should not
+        differ systematically: shuffle the samples before dividing them.  ``lower_bound_`` and
+        ``lower_bounds_`` are those of the last chunk, which may be less likely than the one before;
+        ``n_iter_`` counts the steps.  An interrupt (Ctrl-C) leaves the estimator unchanged.
 
         References
         ----------
