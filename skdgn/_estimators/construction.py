@@ -28,7 +28,7 @@ from skdgn._posterior import build_model
 
 
 class KnownNetworks:
-    """The methods of `PiecewiseAffineDGN` that make one of weights; a mixin."""
+    """Methods of `PiecewiseAffineDGN` that construct it from known weights; a mixin."""
 
     _network: Network
 
@@ -54,10 +54,9 @@ class KnownNetworks:
         noise_covariance : float, array-like or tuple of two array-like
             Covariance of the noise: a variance, variances (n_features,), a matrix (n_features,
             n_features), or a pair of loadings F (n_features, n_factors) and variances psi
-            (n_features,), which is ``F F' + diag(psi)``.
+            (n_features,), whose covariance is ``F F' + diag(psi)``.
         activation : {"relu", "leaky_relu", "abs"} or sequence of these
-            Activation of the hidden units, or one for each hidden layer; of no account if there are
-            none.
+            Activation of the hidden units, or one for each hidden layer; ignored if there are none.
         negative_slope : float or sequence of float, default=0.1
             Slope of ``"leaky_relu"`` for negative inputs, or one for each hidden layer.
         layers : sequence of layers, default=None
@@ -67,7 +66,7 @@ class KnownNetworks:
         Returns
         -------
         estimator : PiecewiseAffineDGN
-            As if it had been fitted; `fit` would begin anew, `partial_fit` goes on from here.
+            A fitted estimator; `fit` would start again, `partial_fit` continues from these weights.
 
         Examples
         --------
@@ -124,20 +123,20 @@ class KnownNetworks:
         Parameters
         ----------
         decoder : torch.nn.Sequential
-            Of the modules that correspond to `skdgn.layers`, nested or not, in single or double
-            precision and in eval mode: ``Linear``, convolutions and transposed convolutions of one
-            and two axes, ``Upsample``, average and maximum pooling, ``BatchNorm``, ``Flatten`` and
-            ``Unflatten``, ``ReLU``, ``LeakyReLU``, ``PReLU``, ``ReLU6``, ``Hardtanh``,
-            ``Hardsigmoid``, ``Softshrink``; ``Identity`` and ``Dropout`` do nothing.  It begins
-            with ``Linear`` or ``Unflatten``.  ``Linear`` layers with nothing between them become
-            one, by their product.
+            A decoder made of the modules that correspond to `skdgn.layers`, nested or not, in
+            single or double precision and in eval mode: ``Linear``, convolutions and transposed
+            convolutions of one and two axes, ``Upsample``, average and maximum pooling,
+            ``BatchNorm``, ``Flatten`` and ``Unflatten``, ``ReLU``, ``LeakyReLU``, ``PReLU``,
+            ``ReLU6``, ``Hardtanh``, ``Hardsigmoid``, ``Softshrink``; ``Identity`` and ``Dropout``
+            do nothing.  The first module must be ``Linear`` or ``Unflatten``.  Consecutive
+            ``Linear`` layers are multiplied into one.
         noise_covariance : float, array-like or torch.Tensor
             Covariance of the noise: a number, (n_features,) or (n_features, n_features).
 
         Returns
         -------
         estimator : PiecewiseAffineDGN
-            Its weights are copies, in double precision.
+            A fitted estimator, whose weights are copies in double precision.
 
         Examples
         --------
@@ -166,17 +165,18 @@ class KnownNetworks:
         )
 
     def to_torch(self, dtype: str = "float32") -> Any:
-        """Return a PyTorch decoder that computes what the network does.
+        """Return a PyTorch decoder that computes the same function as the network.
 
         Parameters
         ----------
         dtype : {"float32", "float64"}, default="float32"
-            Its precision.
+            Precision of the decoder.
 
         Returns
         -------
         decoder : torch.nn.Sequential
-            From latent points (n, n_components) to features (n, n_features), in eval mode.
+            A decoder from latent points (n, n_components) to features (n, n_features), in eval
+            mode.
 
         Examples
         --------
