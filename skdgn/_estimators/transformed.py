@@ -37,32 +37,29 @@ class TransformedDensity(
     ExactDensity,
     BaseEstimator,
 ):
-    """Exact density in the units before a transformation of each column.
+    """Exact density of samples whose features are transformed first.
 
-    Skewed columns, heavy tails and values that must be positive are hard on a model with Gaussian
-    noise.  Here the columns are transformed first, each by a strictly increasing function, and a
-    density is fitted to the transformed samples.  Its slopes turn that into a density of the
-    samples as they were, ``p(x) = p_T(T(x)) prod_j T_j'(x_j)``, which is as exact.
+    Models with Gaussian noise are not well suited to skewed features, heavy tails and values that
+    must be positive.  Here each feature is transformed by a strictly increasing function, and a
+    density is fitted to the transformed samples.  The slopes of these functions turn it into a
+    density of the original samples, ``p(x) = p_T(T(x)) prod_j T_j'(x_j)``, which is equally exact.
 
     Parameters
     ----------
     estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
-        The density that is fitted to the transformed samples.  None stands for ``DGNMixture()``.
+        The density to fit to the transformed samples.  None is ``DGNMixture()``.
     transformer : {"power", "normal_scores"} or transformer, default="power"
-        What is done to each column.
+        Transformation of each feature.
 
-        - ``"power"``: it is standardized, and Yeo and Johnson's power transformation makes it as
-          symmetric as maximum likelihood can.
-        - ``"normal_scores"``: a Gaussian mixture of up to four components is fitted to it, by BIC,
-          and its values become the normal quantiles of their probabilities: the column on its own
-          is then nearly Gaussian.  Farther from all values than they are from each other, this and
-          ``"power"`` go on as lines, lest tails grow as exponential functions do.
+        - ``"power"``: the feature is standardized, and the Yeo-Johnson transformation, fitted by
+          maximum likelihood, makes it as symmetric as possible.
+        - ``"normal_scores"``: a Gaussian mixture of up to four components, selected by BIC, is fitted to the feature, and its values are mapped to the normal quantiles of their probabilities, so that the feature is nearly Gaussian. Farther from all values than their range, this transformation and ``"power"`` continue as straight lines, so that tails do not grow exponentially.
         - `StandardScaler`, `MinMaxScaler`, `MaxAbsScaler`, `RobustScaler`, `PowerTransformer` or
-          `FunctionTransformer` of scikit-learn, or a `Pipeline` of these.  Functions that are known
-          are ``np.log``, ``np.log2``, ``np.log10``, ``np.log1p``, ``np.arcsinh`` and
+          `FunctionTransformer` of scikit-learn, or a `Pipeline` of these.  Supported functions are
+          ``np.log``, ``np.log2``, ``np.log10``, ``np.log1p``, ``np.arcsinh`` and
           ``scipy.special.logit``; a value for which they are not defined has density zero.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the estimator, and of draws; None leaves its own as it is.
+        Seed of the estimator, and of draws; None keeps its own setting.
     n_jobs : int, default=None
         Number of threads of the estimator; None keeps its own setting.
     verbose : int, default=0
@@ -86,12 +83,12 @@ class TransformedDensity(
     Notes
     -----
     Log densities, conditional densities, quantiles and draws are as exact as those of the
-    estimator.  The mean of a missing value has no closed form in the units of the samples: it is
-    an integral over its distribution function, to about a thousandth of its standard deviation, and
-    ``impute(X, return_error=True)`` tells an estimate of the error.
+    estimator.  The mean of a missing value has no closed form in the original units: it is an
+    integral over its distribution function, accurate to about a thousandth of its standard
+    deviation, and ``impute(X, return_error=True)`` also returns an estimate of the error.
 
-    A transformer of scikit-learn is given the weights of the samples if its `fit` takes them;
-    otherwise samples without weight are left out, and all others count alike.
+    If the `fit` method of a scikit-learn transformer accepts sample weights, they are passed on;
+    otherwise samples with zero weight are left out, and all others have equal weight.
 
     Examples
     --------
@@ -135,7 +132,7 @@ class TransformedDensity(
     # The parameters of estimator and transformer are checked when these are fitted.
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the transformation, and the density of what it gives.
+        """Fit the transformation and the density of the transformed samples.
 
         Parameters
         ----------
@@ -230,6 +227,6 @@ class TransformedDensity(
 
     @property
     def n_parameters_(self) -> int:  # type: ignore[override]  # counted when it is asked for
-        """Number of parameters: those of the estimator, and of the functions of columns."""
+        """Number of parameters of the estimator and of the transformations."""
         check_is_fitted(self)
         return int(self.estimator_.n_parameters_ + self._maps.n_parameters)
