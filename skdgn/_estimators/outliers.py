@@ -48,49 +48,51 @@ _STANDARD_ERRORS = 2.0
 class DGNOutlierDetector(
     DelegatingMixin, DocumentedMixin, VersionedMixin, OutlierMixin, BaseEstimator
 ):
-    """Detect outliers by their exact density under a deep generative network.
+    """Outlier detection by the exact density of a deep generative network.
 
     Parameters
     ----------
     estimator : DGNMixture or other density estimator, default=None
-        Anything with ``score_samples``; a pipeline that ends in one will do.  None stands for
+        Any estimator with ``score_samples``, including a pipeline that ends in one.  None is
         ``DGNMixture(n_networks=4)``, with fewer networks if there are fewer than 40 samples.
     contamination : float or "auto", default=0.1
-        Share of outliers among the samples it is fitted to, in (0, 0.5]: it sets the threshold.
-        ``"auto"`` assumes no share: the threshold is what one in a hundred normal samples would
-        fall below, as their log densities spread in the middle, where no outliers are.
+        Fraction of outliers among the training samples, in (0, 0.5], which sets the threshold.
+        With ``"auto"``, the threshold is the log density that one in a hundred normal samples would
+        fall below, estimated from the spread of the log densities in the middle, where there are no
+        outliers.
     cv : int, cross-validation splitter, iterable of splits or None, default=5
-        Number of folds for the threshold and `p_values`, see Notes; or splits as scikit-learn makes
-        them, into samples to fit to and samples to hold out.  None takes the threshold from the
-        samples that the estimator was fitted to, whatever they say about others.
+        Number of folds for the threshold and `p_values`, see Notes; or splits as in scikit-learn,
+        into samples to fit and samples to hold out.  None computes the threshold from the training
+        samples, even if the estimator overfits them.
     trim : float, default=0.0
-        Share of the samples, in [0, 0.5), that the estimator is fitted without: the least likely
-        ones.  For tables with outliers in them, which a model would learn otherwise.
+        Fraction of the samples, in [0, 0.5), that are left out of the fit: the least likely ones.
+        Use it if there are outliers among the training samples, which the model would otherwise
+        fit.
     smallest_component : float, default=0.0
-        Share of the samples, in [0, 0.5), below which a network of a `DGNMixture` is taken for
-        outliers that resemble each other: the density is that of the other networks.
+        Fraction of the samples, in [0, 0.5), below which a network of a `DGNMixture` is considered
+        to represent outliers that resemble each other: the density is that of the other networks.
     fdr : float, default=None
-        If given, `predict` calls those samples outliers whose `p_values` are so small that at most
-        this share of them is expected to be normal, by the procedure of Benjamini and Hochberg,
-        whatever the threshold is.
+        If given, `predict` ignores the threshold and labels as outliers the samples whose
+        `p_values` are so small that at most this fraction of them is expected to be normal, by the
+        procedure of Benjamini and Hochberg.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the estimator and of all its parts that have one; None leaves theirs as they are.
+        Seed of the estimator and of all its parts that have one; None keeps their own settings.
     n_jobs : int, default=None
-        Number of threads of the estimator, if it has such a parameter; None leaves its own as it
-        is.
+        Number of threads of the estimator, if it has this parameter; None keeps its own setting.
     verbose : int, default=0
-        How much the estimator prints, if it has such a parameter; 0 leaves its own as it is.
+        Verbosity of the estimator, if it has this parameter; 0 keeps its own setting.
 
     Attributes
     ----------
     estimator_ : estimator
-        The fitted estimator; a `DGNEnsemble` of those networks of a mixture that are left if
-        ``smallest_component`` left any out.
+        The fitted estimator; a `DGNEnsemble` of the remaining networks of a mixture if
+        ``smallest_component`` removed any.
     offset_ : float
-        Log density below which a sample is an outlier.
+        Log density below which a sample is an outlier: ``decision_function`` is
+        ``score_samples - offset_``.
     trimmed_likelihoods_ : ndarray of shape (n_rounds,)
-        Mean log density of the samples left in, after the fit to all samples and after every round
-        without the least likely ones; it never decreases.  Empty if ``trim`` is 0.
+        Mean log density of the samples that are kept, after the fit to all samples and after every
+        round without the least likely ones; it never decreases.  Empty if ``trim`` is 0.
     n_features_in_ : int
         Number of features seen during `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -99,25 +101,27 @@ class DGNOutlierDetector(
     Notes
     -----
     Log densities are exact however far out a sample is, so that even the most distant outliers are
-    ranked.  Missing values (NaN) are allowed if the estimator allows them; such a sample is judged
-    by the density of what was observed.
+    ranked correctly.  Missing values (NaN) are allowed if the estimator allows them; such a sample
+    is scored by the density of its observed values.
 
-    **Threshold.**  It is the log density that a share `contamination` of the samples fall below.
-    A model that has learned few samples by heart finds others less likely than those, and raises
-    false alarms.  So the estimator is fitted again without each of `cv` folds in turn, and gives
-    log densities to the samples left out.  If significantly more of them than `contamination` fall
-    below the threshold (by two standard errors of such a share), they set it instead: it is then
-    `contamination` of these that fall below, and fewer of the samples that the final model was
-    fitted to.  Equal samples share a fold, and neither order nor seed changes the folds.
+    **Threshold.**  The threshold is the log density that a fraction `contamination` of the samples
+    fall below.  A model that overfits few samples assigns lower densities to new samples, and
+    raises false alarms.  The estimator is therefore fitted again without each of `cv` folds in
+    turn, to compute log densities of the held-out samples.  If significantly more of them than
+    `contamination` fall below the threshold (by two standard errors of this fraction), they set it
+    instead: a fraction `contamination` of the held-out samples then falls below it, and a smaller
+    fraction of the training samples.  Equal samples share a fold, and the folds do not depend on
+    the order of the samples or on the seed.
 
-    That takes ``cv + 1`` fits for tables of up to 500 samples.  Larger ones leave out as many folds
-    as make 500 samples, a single one from 2,500 on.  Tables with fewer than ten different samples,
-    or larger than scikit-learn's ``working_memory``, are not folded.
+    This requires ``cv + 1`` fits for tables of up to 500 samples.  For larger tables, only as many
+    folds are held out as contain 500 samples, and a single one with 2,500 samples or more.  Tables
+    with fewer than ten distinct samples, or larger than scikit-learn's ``working_memory``, are not
+    folded.
 
-    **Trimming.**  The estimator is fitted to all samples, and then again without the share ``trim``
-    of them that is least likely, until the mean log density of those left in rises no more.  That
-    leaves scattered outliers out.  A cluster of them is likely once a network of a mixture has
-    found it, and is left out by ``smallest_component``.
+    **Trimming.**  The estimator is fitted to all samples, and then again without the fraction
+    ``trim`` of samples that are least likely, until the mean log density of the remaining samples
+    no longer increases.  This removes scattered outliers.  A cluster of outliers has a high density
+    once a network of a mixture has found it; use ``smallest_component`` to remove it.
 
     Examples
     --------
@@ -184,7 +188,7 @@ class DGNOutlierDetector(
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the estimator, and the threshold.
+        """Fit the estimator and the threshold.
 
         Parameters
         ----------
@@ -310,7 +314,7 @@ class DGNOutlierDetector(
         return offset
 
     def score_samples(self, X: ArrayLike) -> Floats:
-        """Compute the log density of each sample: the lower, the more abnormal.
+        """Compute the log density of each sample; lower values are more abnormal.
 
         Parameters
         ----------
@@ -320,7 +324,7 @@ class DGNOutlierDetector(
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            In nats.
+            Log densities in nats.
 
         Examples
         --------
@@ -336,7 +340,7 @@ class DGNOutlierDetector(
         return log_densities(self.estimator_, *self._validate(X, reset=False))
 
     def decision_function(self, X: ArrayLike) -> Floats:
-        """Compute by how much the log density of each sample exceeds the threshold.
+        """Compute the difference between the log density of each sample and the threshold.
 
         Parameters
         ----------
@@ -346,7 +350,7 @@ class DGNOutlierDetector(
         Returns
         -------
         decision : ndarray of shape (n_samples,)
-            In nats; negative for outliers.
+            ``score_samples(X) - offset_`` in nats; negative for outliers.
 
         Examples
         --------
@@ -360,7 +364,7 @@ class DGNOutlierDetector(
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: ArrayLike) -> Integers:
-        """Tell outliers (-1) from inliers (1).
+        """Predict whether each sample is an inlier (1) or an outlier (-1).
 
         Parameters
         ----------
@@ -370,7 +374,7 @@ class DGNOutlierDetector(
         Returns
         -------
         labels : ndarray of shape (n_samples,)
-            -1 or 1.
+            -1 for outliers, 1 for inliers.
 
         Examples
         --------
@@ -388,41 +392,41 @@ class DGNOutlierDetector(
     def p_values(
         self, X: ArrayLike, method: str = "cross", *, n_draws: int = 1000, random_state: Any = None
     ) -> Floats:
-        """Compute the probability that a normal sample is at most as likely as each sample.
+        """Compute the probability that a normal sample has at most the density of each sample.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            New samples; NaN where a value is missing, if the estimator allows it.
+            New samples; missing values are NaN, if the estimator allows them.
         method : {"cross", "split", "model"}, default="cross"
-            What samples are compared with: those of all folds of ``cv``, each by the estimator
-            fitted without it; those of one fold; or draws from the fitted density itself, which
-            needs an exact one and trusts that it is right.
+            Samples to compare with: those of all folds of ``cv``, each with the estimator fitted
+            without it; those of one fold; or draws from the fitted density itself, which requires
+            an exact density and assumes that it is correct.
         n_draws : int, default=1000
             Number of these draws.
         random_state : int, RandomState, Generator or None, default=None
-            Seed of these draws.  None takes that of the fitted ``estimator_``.
+            Seed of these draws.  None uses that of the fitted ``estimator_``.
 
         Returns
         -------
         p_values : ndarray of shape (n_samples,)
-            The smaller, the more abnormal; at least one by one more than the number of samples
-            compared with.  1 for samples without any value.
+            P-values; smaller values are more abnormal.  They are at least one divided by one plus
+            the number of samples compared with, and 1 for samples with no observed values.
 
         Notes
         -----
-        ``"split"`` is valid whatever the estimator, and for any number of samples: if a sample is
-        normal, in that it might as well have been one of those that the detector was fitted to,
-        its p-value is at most alpha with probability at most alpha.  So it is for ``"cross"`` if
-        there is one fold; with more of them the guarantee is 2 alpha (Vovk et al., 2018), while the
-        probability is close to alpha, and comes from more samples.  Outliers in `fit` make p-values
-        larger, hence cautious.
+        ``"split"`` is valid for any estimator and any number of samples: if a sample is normal,
+        that is, exchangeable with the samples that the detector was fitted to, its p-value is at
+        most alpha with probability at most alpha.  The same holds for ``"cross"`` with one fold;
+        with more folds the guarantee is 2 alpha (Vovk et al., 2018), but the probability is close
+        to alpha, and based on more samples.  Outliers in `fit` make p-values larger, and hence
+        conservative.
 
-        A sample with missing values is compared by what was observed of it: with all samples in
-        which it was observed, too, and by nothing else of these.  So p-values of samples with
-        different missing values can be compared, and are valid if values are missing at random.  If
-        fewer than 99 samples have all these features, what others lack of them is drawn given the
-        rest, by the estimator fitted without them; validity then rests on that one.
+        A sample with missing values is compared by its observed features: with all samples in which
+        these were observed, too, and only by these features.  P-values of samples with different
+        missing values can therefore be compared, and are valid if values are missing at random.  If
+        fewer than 99 samples have all these features, the missing values of others are drawn given
+        the rest, by the estimator fitted without them; validity then depends on that estimator.
 
         Examples
         --------
@@ -457,15 +461,15 @@ class DGNOutlierDetector(
         random_state: Any = None,
         return_error: bool = False,
     ) -> Any:
-        """Compute what each value of a sample contributes to how abnormal it is.
+        """Compute the contribution of each value of a sample to its negative log density.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            NaN where a value is missing: it contributes 0.
+            Samples; missing values are NaN, and contribute 0.
         method : {"shapley", "leave_one_out"}, default="shapley"
-            Contributions that add up to ``-score_samples(X)``; or the surprise at each value once
-            all others are known.
+            Contributions that add up to ``-score_samples(X)``; or the negative log density of each
+            value given all others.
         standardize : bool, default=False
             Whether to measure each feature in its standard deviations under the model, so that
             contributions of features in different units can be compared.
@@ -474,18 +478,18 @@ class DGNOutlierDetector(
         random_state : int, RandomState, Generator or None, default=None
             Seed of these orders.
         return_error : bool, default=False
-            Whether to return standard errors, too.
+            Whether to also return standard errors.
 
         Returns
         -------
         contributions : ndarray of shape (n_samples, n_features)
-            In nats.
+            Contributions in nats.
         errors : ndarray of shape (n_samples, n_features)
-            Their standard errors, if ``return_error``.
+            Their standard errors, if ``return_error`` is True.
 
         See Also
         --------
-        PiecewiseAffineDGN.explain : The same for any exact density, and what it means.
+        PiecewiseAffineDGN.explain : The same for any exact density, with details.
 
         Examples
         --------
