@@ -53,7 +53,11 @@ class TransformedDensity(
 
         - ``"power"``: the feature is standardized, and the Yeo-Johnson transformation, fitted by
           maximum likelihood, makes it as symmetric as possible.
-        - ``"normal_scores"``: a Gaussian mixture of up to four components, selected by BIC, is fitted to the feature, and its values are mapped to the normal quantiles of their probabilities, so that the feature is nearly Gaussian. Farther from all values than their range, this transformation and ``"power"`` continue as straight lines, so that tails do not grow exponentially.
+        - ``"normal_scores"``: a Gaussian mixture of up to four components, selected by BIC, is
+          fitted to the feature, and its values are mapped to the normal quantiles of their
+          probabilities, so that the feature is nearly Gaussian.  Farther from all values than their
+          range, this transformation and ``"power"`` continue as straight lines, so that tails do
+          not grow exponentially.
         - `StandardScaler`, `MinMaxScaler`, `MaxAbsScaler`, `RobustScaler`, `PowerTransformer` or
           `FunctionTransformer` of scikit-learn, or a `Pipeline` of these.  Supported functions are
           ``np.log``, ``np.log2``, ``np.log10``, ``np.log1p``, ``np.arcsinh`` and
