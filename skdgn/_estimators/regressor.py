@@ -44,23 +44,23 @@ _N_STARTS = 3
 class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMixin, BaseEstimator):
     """Regression by the exact conditional distribution of a deep generative network.
 
-    One density of inputs and targets together is fitted, and everything is read from it exactly:
-    means, quantiles, intervals, densities, draws.  A distribution may have several modes, and be
-    as wide here and as narrow there as the samples say.  Missing inputs (NaN) are allowed
-    everywhere: predictions are then those given what was observed.
+    A joint density of inputs and targets is fitted, from which everything is computed exactly:
+    means, quantiles, intervals, densities, draws.  The distribution of a target may have several
+    modes, and its spread may depend on the inputs.  Missing inputs (NaN) are allowed everywhere:
+    predictions are then conditional on the observed inputs.
 
     Parameters
     ----------
     estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
-        The density to be fitted to inputs and targets.  None stands for a `DGNEnsemble` of ten
-        mixtures of linear networks with full noise, each fitted to 80 % of the samples from a
-        random start: three with a network for 20 samples and 64 at most, three each with a half and
-        a quarter as many, and one Gaussian.  The large ones follow their samples closely, the small
-        ones know what is certain; their average does both.
+        The density to fit to inputs and targets.  None is a `DGNEnsemble` of ten mixtures of linear
+        networks with full noise, each fitted to 80 % of the samples from a random start: three with
+        a network for every 20 samples and at most 64, three each with a half and a quarter as many,
+        and one Gaussian.  The large mixtures follow their samples closely, the small ones are
+        robust, and their average combines both.
     prediction : {"mean", "median", "mode"}, default="mean"
-        What `predict` returns of the distribution of each target.
+        Statistic of the distribution of each target that `predict` returns.
     cv : int, cross-validation splitter, iterable of splits or None, default=None
-        If given, samples that are held out decide how wide `predict_interval` is, see Notes.
+        If given, held-out samples determine the width of `predict_interval`; see Notes.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the estimator; None keeps its own setting.
     n_jobs : int, default=None
@@ -86,19 +86,19 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
 
     Notes
     -----
-    Several targets have one distribution together: `score_samples` and `sample` know how they
-    depend on each other.  Everything else is said of each target on its own.
+    Multiple targets have a joint distribution: `score_samples` and `sample` take their dependence
+    into account.  All other methods treat each target separately.
 
-    **Intervals that hold what they promise.**  Those of the density do if it is right; with few
-    samples most are too narrow.  With `cv` the density is fitted again without each of some folds
-    in turn, and gives each sample left out the probability of the smallest interval that would have
-    held its target.  `predict_interval` then takes the probability that was enough for a share
-    ``coverage`` of them, in place of ``coverage``: conformal prediction, which holds for new
-    samples like those of `fit` whatever the density is, on average over these.  Folds are those of
-    `DGNOutlierDetector`.
+    **Calibrated intervals.**  The intervals of the density have the nominal coverage if the density
+    is correct; with few samples most are too narrow.  With `cv` the density is fitted again without
+    each of several folds in turn, to compute for each held-out sample the probability of the
+    smallest interval that would have contained its target.  `predict_interval` then replaces
+    ``coverage`` by the probability that would have been sufficient for a fraction ``coverage`` of
+    them.  This is conformal prediction, whose coverage is valid on average over new samples like
+    those of `fit`, whatever the density.  Folds are those of `DGNOutlierDetector`.
 
-    Inputs that tell nothing of the targets are modeled all the same.  Where there are many of them,
-    leave them out, or give an estimator with diagonal noise.
+    Inputs that are unrelated to the targets are modeled, too.  If there are many of them, remove
+    them, or use an estimator with diagonal noise.
 
     Examples
     --------
@@ -153,15 +153,15 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
     # The estimator's own parameters are checked when it is fitted.
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the density of inputs and targets.
+        """Fit the joint density of inputs and targets.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs; missing values are NaN.  Every input needs at least one observed value.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets, NaN where a value is missing; every target needs a value.  Samples without
-            targets tell how inputs are distributed.
+            Targets; missing values are NaN. Every target needs at least one observed value.
+            Samples without targets contribute to the distribution of the inputs.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples; a weight of 2 counts a sample twice.
 
@@ -210,7 +210,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         return self._configure(clone(template)).fit(joint, None, weights)
 
     def predict(self, X: ArrayLike) -> Floats:
-        """Predict the mean, median or mode of each target, as ``prediction`` says.
+        """Predict the mean, median or mode of each target, depending on ``prediction``.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         Returns
         -------
         y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            In the shape of the targets of `fit`.
+            Predictions, in the shape of the targets of `fit`.
 
         Examples
         --------
@@ -249,7 +249,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         Returns
         -------
         deviation : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Around the mean, given the inputs.
+            Standard deviations given the inputs.
 
         Examples
         --------
@@ -277,8 +277,8 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         Returns
         -------
         quantiles : ndarray of shape ([n_quantiles,] n_samples[, n_outputs])
-            Values below which a target is with probability q.  As in `numpy.quantile`, the first
-            axis is there if q is an array; the last one if the targets of `fit` had it.
+            Values below which a target lies with probability q.  As in `numpy.quantile`, the first
+            axis is present if q is an array; the last one if the targets of `fit` had it.
 
         Examples
         --------
@@ -295,30 +295,32 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
     def predict_interval(
         self, X: ArrayLike, coverage: float = 0.9, kind: str = "central"
     ) -> Floats:
-        """Predict where each target is with a given probability.
+        """Predict intervals that contain each target with a given probability.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs; missing values are NaN.
         coverage : float, default=0.9
-            The probability, positive and at most 0.9999.
+            Probability, positive and at most 0.9999.
         kind : {"central", "highest_density"}, default="central"
             One interval between two quantiles, with the same probability on either side of it; or
-            the smallest set: one interval around each of the answers, where there are several.
+            the smallest set with this probability, which may consist of several intervals, one
+            around each mode.
 
         Returns
         -------
         interval : ndarray of shape (n_samples[, n_outputs][, n_intervals], 2)
             Lower and upper ends.  ``"highest_density"`` has an axis for the intervals of a set, in
-            ascending order; NaN stands for those that other sets have and this one does not.
+            ascending order; sets with fewer intervals than others are padded with NaN.
 
         Notes
         -----
-        The probability is that of the fitted density; with ``cv`` it is the share of new samples.
-        Ends and probabilities are exact: of central intervals to rounding, of sets of highest
-        density to 1e-6.  Peaks of a density are looked for on a grid of 131 points, most of them
-        evenly spaced in probability: one of less than a percent may be missed.
+        The probability is that of the fitted density; with ``cv`` it is the fraction of new
+        samples.  Ends and probabilities are exact: to rounding for central intervals, to 1e-6 for
+        sets of highest density.  Modes of a density are searched for on a grid of 131 points, most
+        of them evenly spaced in probability: one with a probability of less than a percent may be
+        missed.
 
         Examples
         --------
@@ -394,12 +396,12 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         X : array-like of shape (n_samples, n_features)
             Inputs; missing values are NaN.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            The values; NaN gives NaN.
+            Values at which the distribution functions are evaluated; NaN gives NaN.
 
         Returns
         -------
         probability : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Of each target on its own.
+            Probabilities, for each target separately.
 
         Examples
         --------
@@ -415,20 +417,21 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         return self._shaped(self.estimator_.conditional_cdf(rows, given))
 
     def score_samples(self, X: ArrayLike, y: ArrayLike | None = None) -> Floats:
-        """Compute the exact log density of the targets, given the inputs.
+        """Compute the exact log density of the targets given the inputs.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs; missing values are NaN.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Targets, NaN where a value is missing: it is integrated out.  None asks for the density
-            of the inputs: where it is low, the samples of `fit` have little to say.
+            Targets; missing values are NaN, and integrated out.  With None, the log density of the
+            inputs is returned: if it is low, predictions are extrapolations from the samples of
+            `fit`.
 
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            log p(y | x) in nats, of all targets together; log p(x) if there are no targets.
+            log p(y | x) in nats, of all targets jointly; log p(x) if ``y`` is None.
 
         Examples
         --------
@@ -446,7 +449,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
     def sample(
         self, X: ArrayLike, n_draws: int | None = None, random_state: Any = None
     ) -> NDArray[Any]:
-        """Draw targets, given the inputs.
+        """Draw targets given the inputs.
 
         Parameters
         ----------
@@ -455,13 +458,13 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         n_draws : int, default=None
             Number of independent draws for each sample.  None returns one, without an axis for it.
         random_state : int, RandomState, Generator or None, default=None
-            Seed of the draws: an integer gives the same ones each time.  None takes that of the
-            fitted ``estimator_``.
+            Seed of the draws.  Pass an int for reproducible results.  None uses that of the fitted
+            ``estimator_``.
 
         Returns
         -------
         y : ndarray of shape ([n_draws,] n_samples[, n_outputs])
-            Targets of one draw and sample are drawn together.
+            Drawn targets; the targets of one draw and sample are drawn jointly.
 
         Examples
         --------
