@@ -34,15 +34,16 @@ class DGNClassifier(
     """Classification by one exact density per class.
 
     ``p(class | x)`` follows from ``priors`` and the densities of the classes by Bayes' rule.
-    Missing values (NaN) are allowed everywhere: a sample is judged by what was observed.
+    Missing values (NaN) are allowed everywhere: samples are classified by their observed values.
 
     Parameters
     ----------
     estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
-        The density to be fitted to the samples of each class.  None stands for
-        ``DGNMixture(n_networks=4)``, with fewer networks for classes with fewer than 40 samples.
+        The density to fit to the samples of each class.  None is ``DGNMixture(n_networks=4)``, with
+        fewer networks for classes with fewer than 40 samples.
     priors : array-like of shape (n_classes,), default=None
-        Probabilities of the classes, in sorted order; None takes their shares of the samples.
+        Prior probabilities of the classes, in sorted order.  None uses the fractions of the samples
+        in each class.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the estimator; None keeps its own setting.
     n_jobs : int, default=None
@@ -55,7 +56,7 @@ class DGNClassifier(
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
     priors_ : ndarray of shape (n_classes,)
-        Their probabilities.
+        Prior probability of each class.
     estimators_ : list of estimators
         The fitted density of each class.
     n_features_in_ : int
@@ -65,15 +66,15 @@ class DGNClassifier(
 
     See Also
     --------
-    DGNRegressor : The same for targets that are numbers.
+    DGNRegressor : The same for continuous targets.
     sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis : One Gaussian per class.
 
     Notes
     -----
-    A class with fewer than 20 samples is fitted together with those of the other classes, moved to
-    its mean, which weigh as much as it lacks: few samples say where a class is, the others
-    how wide such classes are.  So do classes in which a feature was never observed, with a weight
-    of 1 at least.
+    A class with fewer than 20 samples is fitted together with the samples of the other classes,
+    shifted to its mean and weighted so that the total weight is 20: a few samples are enough to
+    locate a class, and the others determine its spread.  The same is done for classes in which a
+    feature was never observed, with a weight of at least 1.
 
     Examples
     --------
@@ -122,8 +123,8 @@ class DGNClassifier(
         y : array-like of shape (n_samples,)
             Classes.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples; a weight of 2 counts a sample twice.  Classes without any weight
-            are not there.
+            Weights of the samples; a weight of 2 counts a sample twice.  Classes with zero total
+            weight are ignored.
 
         Returns
         -------
@@ -175,7 +176,7 @@ class DGNClassifier(
         return priors / priors.sum()
 
     def score_samples(self, X: ArrayLike) -> Floats:
-        """Compute the exact log density of each sample, whatever its class.
+        """Compute the exact log density of each sample, regardless of its class.
 
         Parameters
         ----------
@@ -185,7 +186,8 @@ class DGNClassifier(
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            In nats.  A sample of low density is unlike all classes, whatever `predict_proba` says.
+            Log densities in nats.  A sample with a low density is unlike all classes, whatever its
+            probabilities.
 
         Examples
         --------
@@ -199,7 +201,7 @@ class DGNClassifier(
         return np.logaddexp.reduce(self._joint_log_densities(X), axis=1)
 
     def predict_log_proba(self, X: ArrayLike) -> Floats:
-        """Compute the log of the probability of each class.
+        """Compute the log probability of each class.
 
         Parameters
         ----------
@@ -209,7 +211,8 @@ class DGNClassifier(
         Returns
         -------
         log_probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``, with all digits however small the probabilities are.
+            Log probabilities in the order of ``classes_``, accurate however small the probabilities
+            are.
 
         Examples
         --------
@@ -238,7 +241,8 @@ class DGNClassifier(
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``; ``priors_`` if nothing was observed.
+            Probabilities in the order of ``classes_``; ``priors_`` for samples with no observed
+            values.
 
         Examples
         --------
@@ -262,7 +266,7 @@ class DGNClassifier(
         Returns
         -------
         y : ndarray of shape (n_samples,)
-            The likeliest class.
+            The most probable class.
 
         Examples
         --------
