@@ -30,12 +30,12 @@ class DGNImputer(
 ):
     """Imputation by the exact conditional mean of a deep generative network.
 
-    A transformer: put it before a model that cannot take missing values.
+    Use this transformer before an estimator that does not accept missing values.
 
     Parameters
     ----------
     estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble, default=None
-        The model to be fitted to the samples, whatever values are missing.  None stands for
+        The model to fit to the samples, with any pattern of missing values.  None is
         ``DGNMixture(PiecewiseAffineDGN(hidden_layer_sizes=(4,)), n_networks=4)``, with fewer
         networks if there are fewer than 40 samples.
     add_indicator : bool, default=False
@@ -101,7 +101,7 @@ class DGNImputer(
     # The estimator's own parameters are checked when it is fitted.
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the model to what was observed.
+        """Fit the model to the observed values.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class DGNImputer(
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Fill in what is missing; append the indicator, if there is one.
+        """Fill in missing values, and append the indicator if there is one.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class DGNImputer(
         Returns
         -------
         X_imputed : ndarray of shape (n_samples, n_features_out)
-            Observed entries are returned as they are.
+            The samples with missing values filled in; observed values are unchanged.
 
         Examples
         --------
@@ -181,12 +181,12 @@ class DGNImputer(
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Names of the features; None takes those seen in `fit`, or x0, x1, ...
+            Names of the features; None uses those seen in `fit`, or x0, x1, ...
 
         Returns
         -------
         names : ndarray of str
-            The features' names, then those of the indicators.
+            Names of the features, then those of the indicators.
 
         Examples
         --------
