@@ -22,11 +22,11 @@ _LEAST_SHARE = 1e-3
 
 
 class Posterior:
-    """Exact posterior of the latent variables, given each of n samples.
+    """Exact posterior of the latent variables given each of n samples.
 
-    Returned by `PiecewiseAffineDGN.posterior`; not meant to be constructed by hand.  It keeps, for
-    each sample, the mean and covariance on every region that matters: memory follows the number of
-    samples.
+    It is returned by `PiecewiseAffineDGN.posterior`, and should not be constructed directly.  It
+    stores the mean and covariance on every region that matters for each sample, so memory grows
+    with the number of samples.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Posterior:
     responsibilities : ndarray of shape (n_samples, n_regions)
         Posterior probability of each region of latent space.
     most_responsible : ndarray of shape (n_samples,)
-        Number of the region with the largest one.
+        Index of the region with the largest responsibility.
     log_density_error : ndarray of shape (n_samples,)
         Standard error of the samples' log densities: zero for up to three latent dimensions, where
         all results are exact to rounding; for more, integrals over regions are estimates.
@@ -145,19 +145,19 @@ class Posterior:
         return np.isfinite(self._visits.log_density)
 
     def sample(self, n_draws: int = 1, random_state: Any = None) -> Floats:
-        """Draw from the posterior of each sample, exactly and independently.
+        """Draw exact and independent samples from the posterior of each sample.
 
         Parameters
         ----------
         n_draws : int, default=1
             Number of latent points for each sample.
         random_state : int, RandomState, Generator or None, default=None
-            Seed of the draws: an integer gives the same ones each time.
+            Seed of the draws.  Pass an int for reproducible results.
 
         Returns
         -------
         draws : ndarray of shape (n_draws, n_samples, n_components)
-            NaN for a sample whose log density is -inf.
+            Draws; NaN for a sample whose log density is -inf.
 
         Examples
         --------
@@ -195,19 +195,19 @@ class Posterior:
         return draws
 
     def mode(self, zero_noise: bool = False) -> Floats:
-        """Find the maximum of each sample's posterior density, over all regions.
+        """Find the maximum of each sample's posterior density over all regions.
 
         Parameters
         ----------
         zero_noise : bool, default=False
-            Find the limit of the maximum as the noise shrinks instead: the point whose image is
-            nearest to the sample (in units of the noise), that of the smallest norm if there are
-            several.
+            Whether to return the limit of the maximum as the noise shrinks instead: the point whose
+            image is nearest to the sample (in units of the noise), and the one with the smallest
+            norm if there are several.
 
         Returns
         -------
         mode : ndarray of shape (n_samples, n_components)
-            One of them, if several are equally high.
+            Modes; one of the maxima if several are equally high.
 
         Examples
         --------
@@ -259,7 +259,7 @@ class Posterior:
         return self._comparison.log_density(latent)
 
     def kl_from(self, means: ArrayLike, covariances: ArrayLike) -> Floats:
-        """Compute the Kullback-Leibler divergence of the posterior from Gaussians, exactly.
+        """Compute the exact Kullback-Leibler divergence of the posterior from Gaussians.
 
         Parameters
         ----------
@@ -298,24 +298,25 @@ class Posterior:
         ----------
         criterion : {"kl", "moments"}, default="kl"
             ``"kl"`` minimizes KL(q || posterior), as variational inference does; ``"moments"``
-            takes the posterior's mean and covariance, which minimize KL(posterior || q).
+            returns the mean and covariance of the posterior, which minimize KL(posterior || q).
         means : array-like of shape (n_samples, n_components), default=None
-            Mean of a Gaussian for each sample, from which the search is to start, too (``"kl"``
-            only).
+            Mean of a Gaussian for each sample, which is an additional start of the search (only for
+            ``"kl"``).
         covariances : array-like of shape (n_samples, n_components, n_components), default=None
-            Its covariance.
+            Covariance of this Gaussian.
 
         Returns
         -------
         means : ndarray of shape (n_samples, n_components)
             Mean of the best Gaussian for each sample.
         covariances : ndarray of shape (n_samples, n_components, n_components)
-            Its covariance.
+            Covariance of the best Gaussian for each sample.
 
         Notes
         -----
         The divergence may have several minima, one for each mode.  The search starts from the
-        posterior's moments, from its heaviest regions and from the Gaussian given, if any.
+        moments of the posterior, from its most probable regions and from the given Gaussian, if
+        any.
 
         Examples
         --------
