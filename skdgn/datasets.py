@@ -21,7 +21,7 @@ def make_noisy_circle(
     noise : float, default=0.05
         Standard deviation of the noise.
     random_state : int, RandomState, Generator or None, default=None
-        Seed: an integer gives the same samples each time.
+        Seed of the draws.  Pass an int for reproducible results.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def make_spiral(n_samples: int = 1000, noise: float = 0.05, random_state: Any = 
     noise : float, default=0.05
         Standard deviation of the noise.
     random_state : int, RandomState, Generator or None, default=None
-        Seed: an integer gives the same samples each time.
+        Seed of the draws.  Pass an int for reproducible results.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def make_wave(n_samples: int = 1000, noise: float = 0.1, random_state: Any = Non
     noise : float, default=0.1
         Standard deviation of the noise.
     random_state : int, RandomState, Generator or None, default=None
-        Seed: an integer gives the same samples each time.
+        Seed of the draws.  Pass an int for reproducible results.
 
     Returns
     -------
