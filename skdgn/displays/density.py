@@ -34,7 +34,7 @@ _MARGIN = 0.1
 class DensityDisplay:
     """The exact density of two features as a map, or of one as a curve.
 
-    It is the marginal density: all other features are integrated out, exactly.  Make it with
+    It is the marginal density: all other features are integrated out, exactly.  Create it with
     `from_estimator`; the parameters are kept as attributes.
 
     Parameters
@@ -55,11 +55,11 @@ class DensityDisplay:
     data_ : PathCollection, Line2D, StepPatch or None
         The samples: points of a map, a histogram under a density, marks below a log density.
     colorbar_ : Colorbar or None
-        What the colors mean.
+        Color bar of the plot.
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the plot.
     figure_ : matplotlib Figure
-        The figure of ``ax_``.
+        Figure of the plot.
 
     See Also
     --------
@@ -136,21 +136,21 @@ class DensityDisplay:
             Whether to draw the log density, in nats.  None does so for two features, of which the
             density often has a narrow peak, and not for one.
         plot_method : {"pcolormesh", "contourf", "contour"}, default="pcolormesh"
-            How matplotlib draws a map.
+            Matplotlib method that draws a map.
         colorbar : bool, default=True
             Whether to add a color bar to a map.
         data_kwargs : dict, default=None
             Passed to matplotlib's `scatter` (two features), `stairs` or `plot` (one) for the
             samples.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to plot on; None creates a new figure.
         **kwargs : dict
             Passed to the method named by ``plot_method``, or to `plot` for one feature.
 
         Returns
         -------
         display : DensityDisplay
-            With ``ax_``, ``figure_`` and what was drawn.
+            The display, with ``ax_``, ``figure_`` and the artists.
 
         Examples
         --------
@@ -206,16 +206,16 @@ class DensityDisplay:
         data_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw again.
+        """Plot again.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to plot on; None creates a new figure.
         log : bool, default=None
             Whether to draw the log density, in nats; None does so for two features.
         plot_method : {"pcolormesh", "contourf", "contour"}, default="pcolormesh"
-            How matplotlib draws a map.
+            Matplotlib method that draws a map.
         colorbar : bool, default=True
             Whether to add a color bar to a map.
         data_kwargs : dict, default=None
@@ -227,7 +227,7 @@ class DensityDisplay:
         Returns
         -------
         display : DensityDisplay
-            With ``ax_``, ``figure_`` and what was drawn.
+            The display, with ``ax_``, ``figure_`` and the artists.
 
         Examples
         --------

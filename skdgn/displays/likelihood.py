@@ -24,7 +24,7 @@ _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "bl
 class LikelihoodCurveDisplay:
     """The mean log-likelihood after each EM iteration, of one fit or of several.
 
-    It never decreases.  Make it with `from_estimator`; the parameters are kept as attributes.
+    It never decreases.  Use `from_estimator` to create it; the parameters are stored as attributes.
 
     Parameters
     ----------
@@ -44,9 +44,9 @@ class LikelihoodCurveDisplay:
     score_lines_ : list of Line2D
         One dashed level per score.
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the plot.
     figure_ : matplotlib Figure
-        The figure of ``ax_``.
+        Figure of the plot.
 
     Examples
     --------
@@ -96,14 +96,14 @@ class LikelihoodCurveDisplay:
             Samples that were held out.  Their mean log density at the end of a fit is drawn as a
             dashed line: far below the curve, the model is too large for its samples.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to plot on; None creates a new figure.
         **kwargs : dict
             Passed to matplotlib's `plot` for every curve.
 
         Returns
         -------
         display : LikelihoodCurveDisplay
-            With ``ax_``, ``figure_`` and what was drawn.
+            The display, with ``ax_``, ``figure_`` and the artists.
 
         Examples
         --------
@@ -141,19 +141,19 @@ class LikelihoodCurveDisplay:
         return display.plot(ax=ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw again.
+        """Plot again.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to plot on; None creates a new figure.
         **kwargs : dict
             Passed to matplotlib's `plot` for every curve.
 
         Returns
         -------
         display : LikelihoodCurveDisplay
-            With ``ax_``, ``figure_`` and what was drawn.
+            The display, with ``ax_``, ``figure_`` and the artists.
 
         Examples
         --------

@@ -28,7 +28,7 @@ class OutlierDisplay:
     """Each value of a sample, against the density of its feature given all other values.
 
     One panel for each feature, those first that contribute most to how unlikely the sample is.
-    Make it with `from_estimator`; the parameters are kept as attributes.
+    Use `from_estimator` to create it; the parameters are stored as attributes.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class OutlierDisplay:
         grid_resolution : int, default=200
             Number of points of each curve.
         axes : array-like of matplotlib Axes, default=None
-            Where to draw, one for each panel; None makes a new figure.
+            Axes to plot on, one for each panel; None creates a new figure.
         **kwargs : dict
             Passed to matplotlib's `plot` for the curves.
 
@@ -187,7 +187,7 @@ class OutlierDisplay:
         Parameters
         ----------
         axes : array-like of matplotlib Axes, default=None
-            Where to draw, one for each panel; None makes a new figure.
+            Axes to plot on, one for each panel; None creates a new figure.
         **kwargs : dict
             Passed to matplotlib's `plot` for the curves.
 

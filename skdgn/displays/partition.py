@@ -53,11 +53,11 @@ class LatentPartitionDisplay:
         Density of the prior, if there is one latent dimension: the area under it, from one boundary
         to the next, is the prior mass of the region between them.
     colorbar_ : Colorbar or None
-        What the colors mean.
+        Color bar of the plot.
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the plot.
     figure_ : matplotlib Figure
-        The figure of ``ax_``.
+        Figure of the plot.
 
     See Also
     --------
@@ -113,7 +113,7 @@ class LatentPartitionDisplay:
         Parameters
         ----------
         estimator : PiecewiseAffineDGN
-            Fitted, with one or two latent dimensions.
+            Fitted estimator with one or two latent dimensions.
         X : array-like of shape (n_samples, n_features), default=None
             Samples whose responsibilities color the regions, averaged if there are several.  None
             colors by prior mass.
@@ -123,14 +123,14 @@ class LatentPartitionDisplay:
         colorbar : bool, default=True
             Whether to add a color bar.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to plot on; None creates a new figure.
         **kwargs : dict
             Passed to matplotlib's `PolyCollection`, such as ``cmap``, ``norm`` or ``edgecolor``.
 
         Returns
         -------
         display : LatentPartitionDisplay
-            With ``ax_``, ``figure_`` and what was drawn.
+            The display, with ``ax_``, ``figure_`` and the artists.
 
         Examples
         --------
@@ -160,12 +160,12 @@ class LatentPartitionDisplay:
         return display.plot(ax=ax, colorbar=colorbar, **kwargs)
 
     def plot(self, ax: Axes | None = None, *, colorbar: bool = True, **kwargs: Any) -> Self:
-        """Draw again.
+        """Plot again.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to plot on; None creates a new figure.
         colorbar : bool, default=True
             Whether to add a color bar.
         **kwargs : dict
@@ -174,7 +174,7 @@ class LatentPartitionDisplay:
         Returns
         -------
         display : LatentPartitionDisplay
-            With ``ax_``, ``figure_`` and what was drawn.
+            The display, with ``ax_``, ``figure_`` and the artists.
 
         Examples
         --------

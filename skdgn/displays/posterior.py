@@ -62,11 +62,11 @@ class PosteriorDisplay:
     mean_, mode_ : Line2D
         Their markers; on the curve, if it is one.
     colorbar_ : Colorbar or None
-        What the colors of a map mean.
+        Color bar of a map.
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the plot.
     figure_ : matplotlib Figure
-        The figure of ``ax_``.
+        Figure of the plot.
 
     See Also
     --------
@@ -129,7 +129,7 @@ class PosteriorDisplay:
         Parameters
         ----------
         estimator : PiecewiseAffineDGN
-            Fitted, with one or two latent dimensions.
+            Fitted estimator with one or two latent dimensions.
         X : array-like of shape (1, n_features)
             The sample; NaN where a value is missing.
         window : pair of float or pair of pairs, default=None
@@ -140,14 +140,14 @@ class PosteriorDisplay:
         colorbar : bool, default=True
             Whether to add a color bar to a map.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to plot on; None creates a new figure.
         **kwargs : dict
             Passed to matplotlib's `plot` (one latent dimension) or `pcolormesh` (two).
 
         Returns
         -------
         display : PosteriorDisplay
-            With ``ax_``, ``figure_`` and what was drawn.
+            The display, with ``ax_``, ``figure_`` and the artists.
 
         Examples
         --------
@@ -192,12 +192,12 @@ class PosteriorDisplay:
         return display.plot(ax=ax, colorbar=colorbar, **kwargs)
 
     def plot(self, ax: Axes | None = None, *, colorbar: bool = True, **kwargs: Any) -> Self:
-        """Draw again.
+        """Plot again.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to plot on; None creates a new figure.
         colorbar : bool, default=True
             Whether to add a color bar to a map.
         **kwargs : dict
@@ -206,7 +206,7 @@ class PosteriorDisplay:
         Returns
         -------
         display : PosteriorDisplay
-            With ``ax_``, ``figure_`` and what was drawn.
+            The display, with ``ax_``, ``figure_`` and the artists.
 
         Examples
         --------

@@ -26,7 +26,7 @@ _LABELS = {
 class SizePathDisplay:
     """The criterion of all sizes that were tried, over the number of parameters.
 
-    Make it with `from_estimator`; the parameters are kept as attributes.
+    Use `from_estimator` to create it; the parameters are stored as attributes.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class SizePathDisplay:
     best_ : Line2D
         What was chosen.
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the plot.
     figure_ : matplotlib Figure
-        The figure of ``ax_``.
+        Figure of the plot.
 
     Examples
     --------
@@ -77,14 +77,14 @@ class SizePathDisplay:
         estimator : PiecewiseAffineDGN or DGNMixture
             Fitted with sizes that were left to it, ``"auto"``.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to plot on; None creates a new figure.
         **kwargs : dict
             Passed to matplotlib's `plot` for every line.
 
         Returns
         -------
         display : SizePathDisplay
-            With ``ax_``, ``figure_`` and what was drawn.
+            The display, with ``ax_``, ``figure_`` and the artists.
 
         Examples
         --------
@@ -107,19 +107,19 @@ class SizePathDisplay:
         return display.plot(ax=ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw again.
+        """Plot again.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to plot on; None creates a new figure.
         **kwargs : dict
             Passed to matplotlib's `plot` for every line.
 
         Returns
         -------
         display : SizePathDisplay
-            With ``ax_``, ``figure_`` and what was drawn.
+            The display, with ``ax_``, ``figure_`` and the artists.
 
         Examples
         --------
