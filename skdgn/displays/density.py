@@ -32,17 +32,17 @@ _MARGIN = 0.1
 
 
 class DensityDisplay:
-    """The exact density of two features as a map, or of one as a curve.
+    """Visualization of the exact density of two features as a map, or of one as a curve.
 
-    It is the marginal density: all other features are integrated out, exactly.  Create it with
-    `from_estimator`; the parameters are kept as attributes.
+    The display shows the marginal density: all other features are integrated out exactly.  Use
+    `from_estimator` to create it; the parameters are stored as attributes.
 
     Parameters
     ----------
     axes_values : list of ndarray of shape (grid_resolution,)
         Grid values of each feature drawn.
     log_density : ndarray of shape (grid_resolution,) or (grid_resolution, grid_resolution)
-        Log density on the grid; the first axis belongs to the last feature, as matplotlib has it.
+        Log density on the grid; the first axis corresponds to the last feature, as in matplotlib.
     feature_names : list of str
         Labels of the axes.
     data : ndarray of shape (n_samples, n_drawn_features), default=None
@@ -120,21 +120,21 @@ class DensityDisplay:
         Parameters
         ----------
         estimator : PiecewiseAffineDGN, DGNMixture or DGNEnsemble
-            Fitted, with any number of latent dimensions.
+            Fitted estimator with any number of latent dimensions.
         X : array-like of shape (n_samples, n_features), default=None
-            Samples to draw over the density; those with a missing value in a feature drawn are left
-            out.
+            Samples to draw over the density; those with a missing value in one of the features are
+            left out.
         features : int, str or pair of them, default=None
-            By index or, if names are known from `fit`, by name: the first is drawn to the right,
-            the second upward.  None takes the first two.
+            Features to draw, by index or, if names are known from `fit`, by name: the first on the
+            horizontal axis, the second on the vertical axis.  None draws the first two.
         window : pair of float or pair of pairs, default=None
             Lowest and highest value of the features, the same for both or one pair each.  None
             covers a thousand samples drawn from the model, and those of ``X``.
         grid_resolution : int, default=100
-            Number of grid points along each axis.  More are finer, and slower by their square.
+            Number of grid points along each axis.  The time for two features grows with its square.
         log : bool, default=None
-            Whether to draw the log density, in nats.  None does so for two features, of which the
-            density often has a narrow peak, and not for one.
+            Whether to draw the log density, in nats.  None does so for two features, whose density
+            often has a narrow peak, and not for one.
         plot_method : {"pcolormesh", "contourf", "contour"}, default="pcolormesh"
             Matplotlib method that draws a map.
         colorbar : bool, default=True
@@ -145,7 +145,7 @@ class DensityDisplay:
         ax : matplotlib Axes, default=None
             Axes to plot on; None creates a new figure.
         **kwargs : dict
-            Passed to the method named by ``plot_method``, or to `plot` for one feature.
+            Passed to the method given by ``plot_method``, or to `plot` for one feature.
 
         Returns
         -------
@@ -222,7 +222,7 @@ class DensityDisplay:
             Passed to matplotlib's `scatter` (two features), `stairs` or `plot` (one) for the
             samples.
         **kwargs : dict
-            Passed to the method named by ``plot_method``, or to `plot` for one feature.
+            Passed to the method given by ``plot_method``, or to `plot` for one feature.
 
         Returns
         -------
