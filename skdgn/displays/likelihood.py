@@ -22,9 +22,10 @@ _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "bl
 
 
 class LikelihoodCurveDisplay:
-    """The mean log-likelihood after each EM iteration, of one fit or of several.
+    """Visualization of the mean log-likelihood after each EM iteration, for one or several fits.
 
-    It never decreases.  Use `from_estimator` to create it; the parameters are stored as attributes.
+    The likelihood never decreases.  Use `from_estimator` to create the display; the parameters are
+    stored as attributes.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ class LikelihoodCurveDisplay:
     names : list of str, default=None
         Names of the fits, for the legend.
     scores : list of float, default=None
-        Mean log density of other samples at the end of each fit.
+        Mean log density of held-out samples at the end of each fit.
     value_name : str, default="mean log-likelihood"
         Label of the vertical axis.
 
@@ -91,10 +92,10 @@ class LikelihoodCurveDisplay:
         Parameters
         ----------
         estimator : PiecewiseAffineDGN or DGNMixture, or a list or dict of them
-            Fitted by `fit`.  The keys of a dict are the names in the legend.
+            Estimators fitted by `fit`.  The keys of a dict are the names in the legend.
         X : array-like of shape (n_samples, n_features), default=None
-            Samples that were held out.  Their mean log density at the end of a fit is drawn as a
-            dashed line: far below the curve, the model is too large for its samples.
+            Held-out samples.  Their mean log density at the end of a fit is drawn as a dashed line:
+            if it is far below the curve, the model overfits.
         ax : matplotlib Axes, default=None
             Axes to plot on; None creates a new figure.
         **kwargs : dict
