@@ -25,35 +25,36 @@ _MOST_COLUMNS = 4
 
 
 class OutlierDisplay:
-    """Each value of a sample, against the density of its feature given all other values.
+    """Visualization of each value of a sample and its conditional density given all others.
 
-    One panel for each feature, those first that contribute most to how unlikely the sample is.
-    Use `from_estimator` to create it; the parameters are stored as attributes.
+    There is one panel for each feature, starting with the features that contribute most to the
+    negative log density of the sample.  Use `from_estimator` to create the display; the parameters
+    are stored as attributes.
 
     Parameters
     ----------
     sample : ndarray of shape (n_features,)
-        The sample, NaN where a value is missing.
+        The sample; missing values are NaN.
     features : ndarray of shape (n_panels,)
         Features drawn, in the order of the panels.
     contributions : ndarray of shape (n_features,)
-        What each value contributes to ``-log p`` of the sample, in nats, with every feature in
-        units of its standard deviation.
+        Contribution of each value to ``-log p`` of the sample, in nats, with every feature in units
+        of its standard deviation.
     grids : ndarray of shape (n_panels, grid_resolution)
         Values at which the densities are drawn.
     densities : ndarray of shape (n_panels, grid_resolution)
-        Conditional densities there.
+        Conditional densities at these values.
     feature_names : list of str
         Names of all features.
 
     Attributes
     ----------
     axes_ : ndarray of shape (n_panels,)
-        The panels' axes.
+        Axes of the panels.
     densities_ : list of Line2D
         The curves.
     values_ : list of Line2D or None
-        The sample's values; None where one is missing.
+        Values of the sample; None for missing values.
     figure_ : matplotlib Figure
         The figure.
 
@@ -111,11 +112,11 @@ class OutlierDisplay:
         Parameters
         ----------
         estimator : DGNOutlierDetector, PiecewiseAffineDGN, DGNMixture or DGNEnsemble
-            Fitted; that of a detector must be an exact density.
+            Fitted estimator; the estimator of a detector must be an exact density.
         sample : array-like of shape (n_features,) or (1, n_features)
-            The sample, NaN where a value is missing.
+            The sample; missing values are NaN.
         n_panels : int, default=8
-            Number of features at most: those that contribute most.
+            Maximum number of features to draw: those that contribute most.
         grid_resolution : int, default=200
             Number of points of each curve.
         axes : array-like of matplotlib Axes, default=None
@@ -126,7 +127,7 @@ class OutlierDisplay:
         Returns
         -------
         display : OutlierDisplay
-            With ``axes_``, ``figure_`` and what was drawn.
+            The display, with ``axes_``, ``figure_`` and the artists.
 
         Examples
         --------
@@ -182,7 +183,7 @@ class OutlierDisplay:
         return display.plot(axes=axes, **kwargs)
 
     def plot(self, axes: Any = None, **kwargs: Any) -> Self:
-        """Draw it.
+        """Plot the display.
 
         Parameters
         ----------
@@ -194,7 +195,7 @@ class OutlierDisplay:
         Returns
         -------
         display : OutlierDisplay
-            Itself, with ``axes_``, ``figure_`` and what was drawn.
+            The display, with ``axes_``, ``figure_`` and the artists.
 
         Examples
         --------
