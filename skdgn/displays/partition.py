@@ -29,17 +29,17 @@ _MANY_CELLS = 300
 
 
 class LatentPartitionDisplay:
-    """The regions of latent space, colored by their prior mass or by their responsibility.
+    """Visualization of the regions of latent space, colored by prior mass or responsibility.
 
-    On each region the generator is affine.  Make it with `from_estimator`; the parameters are
-    kept as attributes.
+    The generator is affine on each region.  Use `from_estimator` to create the display; the
+    parameters are stored as attributes.
 
     Parameters
     ----------
     corners : list of ndarray of shape (2, 1) or (n_corners, 2)
         For each region drawn, the ends of an interval or the corners of a polygon.
     values : ndarray of shape (n_drawn,)
-        What each of them is colored by.
+        Values that determine the colors of the regions.
     window : ndarray of shape (n_components, 2)
         Lowest and highest value of every latent dimension.
     value_name : str, default="prior mass"
@@ -50,8 +50,8 @@ class LatentPartitionDisplay:
     cells_ : PolyCollection
         One polygon per region drawn.
     prior_ : Line2D or None
-        Density of the prior, if there is one latent dimension: the area under it, from one boundary
-        to the next, is the prior mass of the region between them.
+        Density of the prior, if there is one latent dimension: the area under it between two
+        neighboring boundaries is the prior mass of the region between them.
     colorbar_ : Colorbar or None
         Color bar of the plot.
     ax_ : matplotlib Axes
@@ -61,7 +61,7 @@ class LatentPartitionDisplay:
 
     See Also
     --------
-    PosteriorDisplay : Where in latent space a sample comes from.
+    PosteriorDisplay : Posterior of the latent variables given a sample.
 
     Examples
     --------
@@ -116,10 +116,10 @@ class LatentPartitionDisplay:
             Fitted estimator with one or two latent dimensions.
         X : array-like of shape (n_samples, n_features), default=None
             Samples whose responsibilities color the regions, averaged if there are several.  None
-            colors by prior mass.
+            colors the regions by prior mass.
         window : pair of float or pair of pairs, default=(-4.0, 4.0)
             Lowest and highest value of the latent variables, the same for both or one pair each.
-            Regions outside are not drawn, unbounded ones as far as they lie inside.
+            Only the parts of regions inside the window are drawn.
         colorbar : bool, default=True
             Whether to add a color bar.
         ax : matplotlib Axes, default=None
