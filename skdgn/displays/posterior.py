@@ -34,24 +34,24 @@ _REACH = 4.0
 
 
 class PosteriorDisplay:
-    """The exact posterior of the latent variables, given a sample: a curve, or a map.
+    """Visualization of the exact posterior of the latent variables given a sample.
 
-    Boundaries of regions are drawn with it, its mean and its mode.  Make it with `from_estimator`;
-    the parameters are kept as attributes.
+    The posterior is drawn as a curve or a map, with its mean, its mode and the boundaries of the
+    regions.  Use `from_estimator` to create the display; the parameters are stored as attributes.
 
     Parameters
     ----------
     axes_values : list of ndarray of shape (n_points,)
         Grid values of each latent dimension.
     density : ndarray of shape (n_points,) or (n_points, n_points)
-        Posterior density on the grid; the first axis belongs to the last latent dimension, as
-        matplotlib has it.
+        Posterior density on the grid; the first axis corresponds to the last latent dimension, as
+        in matplotlib.
     corners : list of ndarray of shape (2, 1) or (n_corners, 2)
         Ends or corners of the regions in the window.
     mean, mode : ndarray of shape (n_components,)
         Mean and mode of the posterior.
     mean_density, mode_density : float
-        Posterior density there.
+        Posterior density at the mean and at the mode.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class PosteriorDisplay:
     borders_ : LineCollection or PolyCollection
         The boundaries of the regions.
     mean_, mode_ : Line2D
-        Their markers; on the curve, if it is one.
+        Markers of the mean and the mode; for one latent dimension, they lie on the curve.
     colorbar_ : Colorbar or None
         Color bar of a map.
     ax_ : matplotlib Axes
@@ -131,12 +131,13 @@ class PosteriorDisplay:
         estimator : PiecewiseAffineDGN
             Fitted estimator with one or two latent dimensions.
         X : array-like of shape (1, n_features)
-            The sample; NaN where a value is missing.
+            The sample; missing values are NaN.
         window : pair of float or pair of pairs, default=None
             Lowest and highest value of the latent variables, the same for both or one pair each.
-            None covers almost all of the posterior's mass.
+            None covers almost all of the posterior mass.
         grid_resolution : int, default=200
-            Number of grid points along each axis.  A curve has two more next to every boundary.
+            Number of grid points along each axis.  A curve has two additional points next to every
+            boundary.
         colorbar : bool, default=True
             Whether to add a color bar to a map.
         ax : matplotlib Axes, default=None
