@@ -24,7 +24,7 @@ _LABELS = {
 
 
 class SizePathDisplay:
-    """The criterion of all sizes that were tried, over the number of parameters.
+    """Visualization of the criterion of all sizes tried, by the number of parameters.
 
     Use `from_estimator` to create it; the parameters are stored as attributes.
 
@@ -41,7 +41,7 @@ class SizePathDisplay:
         One for each kind of noise and number of latent dimensions, in the order in which sizes
         were tried.
     best_ : Line2D
-        What was chosen.
+        The chosen sizes.
     ax_ : matplotlib Axes
         Axes of the plot.
     figure_ : matplotlib Figure
@@ -70,12 +70,12 @@ class SizePathDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Axes | None = None, **kwargs: Any) -> Self:
-        """Draw which sizes a fit has tried.
+        """Draw the sizes that a fit has tried.
 
         Parameters
         ----------
         estimator : PiecewiseAffineDGN or DGNMixture
-            Fitted with sizes that were left to it, ``"auto"``.
+            Estimator fitted with automatic sizes, ``"auto"``.
         ax : matplotlib Axes, default=None
             Axes to plot on; None creates a new figure.
         **kwargs : dict
