@@ -20,22 +20,23 @@ _QUANTILES = {"min": 0.0, "25%": 0.25, "50%": 0.5, "75%": 0.75, "max": 1.0}
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found; every array has one value for each sample, in nats.
+    """Results of an audit; every array has one value for each sample, in nats.
 
     Attributes
     ----------
     log_likelihood : ndarray of shape (n_samples,)
-        Exact log p(x) under decoder and noise.
+        Exact log p(x) given the decoder and the noise.
     elbo : ndarray of shape (n_samples,)
-        Exact lower bound that the encoder's q(z | x) gives, without Monte Carlo.
+        Exact lower bound for the encoder's q(z | x), without Monte Carlo.
     kl : ndarray of shape (n_samples,)
         Exact KL(q || posterior); log p(x) is the sum of this and the lower bound.
     amortization_gap : ndarray of shape (n_samples,)
-        The part of it that the best Gaussian for the sample would not lose: the encoder's fault.
+        The part of the divergence that the best Gaussian for the sample would avoid: the encoder
+        has not found it.
     family_gap : ndarray of shape (n_samples,)
-        The part that the best Gaussian loses, too: the posterior is not Gaussian.
+        The part that remains with the best Gaussian: the posterior is not Gaussian.
     identity_error : float
-        Largest deviation of ``elbo + kl`` from ``log_likelihood``; each is computed apart.
+        Largest deviation of ``elbo + kl`` from ``log_likelihood``; each is computed independently.
 
     Examples
     --------
@@ -60,7 +61,7 @@ class Audit:
 
     @property
     def identity_error(self) -> float:
-        """Largest deviation from log p(x) = lower bound + divergence; each is computed apart."""
+        """Largest deviation from log p(x) = lower bound + divergence, computed independently."""
         return float(np.abs(self.log_likelihood - self.elbo - self.kl).max())
 
     def _columns(self) -> dict[str, Floats]:
@@ -78,7 +79,7 @@ class Audit:
         Returns
         -------
         table : str
-            To be printed.
+            The formatted table.
 
         Examples
         --------
@@ -115,7 +116,7 @@ class Audit:
         return self.summary()
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with a line for each sample.
+        """Return a pandas DataFrame with a row for each sample.
 
         Returns
         -------
@@ -141,17 +142,17 @@ class Audit:
         return pd.DataFrame(self._columns())
 
     def plot(self, axes: Any = None) -> AuditDisplay:
-        """Draw the lower bound against the log likelihood, and the gaps, sample by sample.
+        """Plot the lower bound against the log likelihood, and the gaps of each sample.
 
         Parameters
         ----------
         axes : sequence of two matplotlib Axes, default=None
-            None makes a new figure.
+            Axes to plot on; None creates a new figure.
 
         Returns
         -------
         display : AuditDisplay
-            With ``figure_`` and ``axes_``.
+            The display, with ``figure_`` and ``axes_``.
 
         Examples
         --------
@@ -184,39 +185,39 @@ def audit(
     *,
     encoder_scale: str = "log_variance",
 ) -> Audit:
-    """Compare the encoder of a variational autoencoder with the exact posterior, sample by sample.
+    """Compare the encoder of a variational autoencoder with the exact posterior of each sample.
 
     Parameters
     ----------
     decoder : torch.nn.Sequential
-        As for `PiecewiseAffineDGN.from_torch`.  The prior of z is standard normal.
+        A decoder that `PiecewiseAffineDGN.from_torch` accepts.  The prior of z is standard normal.
     encoder : callable or torch.nn.Module
-        Called once, with a tensor of shape (n_samples, n_features) in its own precision (the
-        decoder's, if it has no parameters), without gradients; a module is in evaluation mode
-        meanwhile.  It returns means, of shape (n_samples, n_components), and either a second tensor
-        of that shape, see ``encoder_scale``, or covariance matrices, of shape (n_samples,
-        n_components, n_components).  Arrays will do.
+        Called once, without gradients, with a tensor of shape (n_samples, n_features) in its own
+        precision (that of the decoder, if it has no parameters); modules are set to evaluation mode
+        during the call.  It returns means, of shape (n_samples, n_components), and either a second
+        tensor of this shape, see ``encoder_scale``, or covariance matrices, of shape (n_samples,
+        n_components, n_components).  Arrays are accepted, too.
     X : array-like of shape (n_samples, n_features)
-        Samples to audit, best such that were not trained on.
+        Samples to audit, preferably not those of the training.
     noise_covariance : float, array-like or torch.Tensor
         Covariance of the noise: a number, (n_features,) or (n_features, n_features).
     encoder_scale : {"log_variance", "variance"}, default="log_variance"
-        What the encoder's second result is, if it is one number for each latent dimension.
+        Meaning of the second output of the encoder, if it has one number for each latent dimension.
 
     Returns
     -------
     audit : Audit
-        Exact log likelihood, lower bound, divergence and its two parts for each sample; a table
-        (``summary``, ``to_frame``) and a picture (``plot``) of them.
+        Exact log likelihood, lower bound, divergence and its two parts for each sample, with tables
+        (``summary``, ``to_frame``) and a plot (``plot``) of them.
 
     See Also
     --------
-    skdgn.PiecewiseAffineDGN.variational_gap : The gaps of any Gaussians.
+    skdgn.PiecewiseAffineDGN.variational_gap : The gaps for any Gaussians.
 
     Notes
     -----
-    The search for each sample's best Gaussian, which tells one gap from the other, takes most of
-    the time: milliseconds a sample.  A few hundred samples tell enough.
+    The search for the best Gaussian of each sample, which separates the two gaps, takes most of the
+    time: milliseconds per sample.  A few hundred samples are usually sufficient.
 
     Examples
     --------
