@@ -10,25 +10,25 @@ from skdgn._runtime import Floats, require
 
 
 class AuditDisplay:
-    """Lower bounds and gaps of an audited variational autoencoder, drawn sample by sample.
+    """Visualization of the lower bounds and gaps of an audited variational autoencoder.
 
-    `Audit.plot` makes one.
+    Use `Audit.plot` to create it.
 
     Parameters
     ----------
     log_likelihood : ndarray of shape (n_samples,)
         Exact log p(x) of each sample.
     elbo : ndarray of shape (n_samples,)
-        Its exact lower bound.
+        Exact lower bound of each sample.
     amortization_gap : ndarray of shape (n_samples,)
-        What the encoder loses against the best Gaussian.
+        Loss of the encoder compared with the best Gaussian.
     family_gap : ndarray of shape (n_samples,)
-        What the best Gaussian loses.
+        Loss of the best Gaussian.
 
     Attributes
     ----------
     figure_ : matplotlib Figure
-        Where it was drawn.
+        Figure of the plot.
     axes_ : ndarray of two matplotlib Axes
         Lower bound against log likelihood; the gaps of the samples, in the order of their sum.
 
@@ -64,17 +64,17 @@ class AuditDisplay:
         self.family_gap = family_gap
 
     def plot(self, axes: Any = None) -> Self:
-        """Draw.
+        """Plot the display.
 
         Parameters
         ----------
         axes : sequence of two matplotlib Axes, default=None
-            None makes a new figure.
+            Axes to plot on; None creates a new figure.
 
         Returns
         -------
         display : AuditDisplay
-            With ``axes_`` and ``figure_``.
+            The display, with ``axes_`` and ``figure_``.
 
         Examples
         --------
