@@ -28,14 +28,14 @@ from skdgn._runtime import LOG_SQRT_2PI, Floats, VersionedMixin, check_integer, 
 
 
 class Epoch(NamedTuple):
-    """What is known of an epoch of training.
+    """Results of an epoch of training.
 
     Attributes
     ----------
     elbo : float
-        Mean lower bound of the samples, by one draw of z each, while the weights moved.
+        Mean lower bound of the samples during the epoch, with one draw of z each.
     seconds : float
-        Of training since the first epoch, callbacks not included.
+        Seconds of training since the first epoch, excluding callbacks.
 
     Examples
     --------
@@ -49,12 +49,12 @@ class Epoch(NamedTuple):
 
 
 class GaussianEncoder:
-    """Turn samples into Gaussians q(z | x) with independent components.
+    """Encoder of samples as Gaussians q(z | x) with independent components.
 
     Parameters
     ----------
     layers : torch.nn.Module
-        From samples (n, n_features) to (n, 2 n_components): means, then logarithms of variances.
+        Layers that map samples (n, n_features) to (n, 2 n_components): means, then log variances.
 
     Examples
     --------
@@ -78,34 +78,36 @@ class GaussianEncoder:
 class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
     """Variational autoencoder whose decoder is the generator of `PiecewiseAffineDGN`.
 
-    The model is the same, ``z ~ N(0, I)`` and ``x | z ~ N(g(z), noise)``; weights and noise are
-    learned by Adam, from a lower bound of the likelihood.  It is here to be compared with.
+    The model is the same, ``z ~ N(0, I)`` and ``x | z ~ N(g(z), noise)``, but the weights and the
+    noise are learned by Adam, from a lower bound of the likelihood.  It serves as a reference for
+    comparisons.
 
     Parameters
     ----------
     decoder : torch.nn.Sequential
-        The generator at the start, as for `PiecewiseAffineDGN.from_torch`, convolutions included;
-        it is not changed.  Training is in its precision, and in its mode: batch normalization and
-        dropout do what they do in training, unless it is in eval mode.  `make_decoder` makes one
-        from an estimator's weights.
+        The initial generator, as for `PiecewiseAffineDGN.from_torch`, including convolutions; it is
+        not modified.  Training uses its precision and its mode: batch normalization and dropout
+        behave as in training, unless it is in eval mode.  `make_decoder` makes a decoder from the
+        weights of an estimator.
     noise_covariance : float or array-like of shape (n_features,), default=1.0
-        Variance of the noise at the start, which is learned: one for all features, or one each.
+        Initial variance of the noise, which is learned: one for all features, or one for each.
     encoder_layer_sizes : tuple of int, default=(32, 32)
-        Widths of the encoder's hidden layers, with ReLU between them.
+        Number of units in each hidden layer of the encoder, with ReLU activations.
     learning_rate : float, default=1e-3
-        Of Adam.
+        Learning rate of Adam.
     batch_size : int, default=50
-        Samples of a mini-batch.
+        Number of samples in a mini-batch.
     max_iter : int, default=1000
-        Largest number of epochs.
+        Maximum number of epochs.
     tol : float, default=1e-3
-        Training stops when the lower bound, averaged over the last ``n_iter_no_change`` epochs,
-        is less than this above its average over as many epochs before.
+        Training stops when the average of the lower bound over the last ``n_iter_no_change`` epochs
+        exceeds its average over as many epochs before by less than this.
     n_iter_no_change : int, default=100
-        Epochs over which the lower bound is averaged; a single one's is too noisy to judge by.
+        Number of epochs over which the lower bound is averaged, because that of a single epoch is
+        noisy.
     callback : callable, default=None
-        Called with this object before the first and after every epoch, with the attributes below
-        up to date.  Its time does not count as training.  Training stops if it returns True.
+        Called with this object before the first and after every epoch, with the attributes below up
+        to date.  Its time is not counted as training.  Training stops if it returns True.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the encoder's weights, of the order of the samples and of the draws of z.
 
@@ -118,12 +120,12 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
     noise_covariance_ : float or ndarray of shape (n_features,)
         The learned variance of the noise.
     history_ : list of Epoch
-        For every epoch, ``elbo``, the mean lower bound of the samples while it went on, and
-        ``seconds`` of training up to its end.
+        For every epoch, ``elbo``, the mean lower bound of the samples during the epoch, and
+        ``seconds``, the training time up to its end.
     n_iter_ : int
         Number of epochs.
     converged_ : bool
-        Whether training stopped because the lower bound stood still.
+        Whether training converged.
     n_features_in_ : int
         Number of features.
 
@@ -192,7 +194,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: None = None) -> Self:
-        """Train decoder, encoder and noise.
+        """Train the decoder, the encoder and the noise.
 
         Parameters
         ----------
@@ -284,12 +286,12 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         return wants_to_stop or self.converged_
 
     def to_estimator(self) -> PiecewiseAffineDGN:
-        """Return the decoder with its noise as an estimator: exact density, exact posterior.
+        """Return the decoder and its noise as an estimator with an exact density.
 
         Returns
         -------
         estimator : PiecewiseAffineDGN
-            As from `PiecewiseAffineDGN.from_torch`.
+            The estimator, as returned by `PiecewiseAffineDGN.from_torch`.
 
         Examples
         --------
@@ -320,7 +322,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         means : ndarray of shape (n_samples, n_components)
             Mean of q for each sample.
         covariances : ndarray of shape (n_samples, n_components, n_components)
-            Diagonal matrices.
+            Covariance of q for each sample, diagonal matrices.
 
         Examples
         --------
@@ -344,14 +346,14 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
     def monte_carlo_elbo(
         self, X: ArrayLike, n_draws: int = 100, random_state: Any = None
     ) -> tuple[Floats, Floats]:
-        """Estimate the lower bound of each sample as training does, by draws from the encoder.
+        """Estimate the lower bound of each sample by draws from the encoder, as in training.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Samples without missing values.
         n_draws : int, default=100
-            Draws of z for each sample.
+            Number of draws of z for each sample.
         random_state : int, RandomState, Generator or None, default=None
             Seed of the draws.
 
@@ -360,7 +362,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         elbo : ndarray of shape (n_samples,)
             Mean over the draws, in nats.
         standard_error : ndarray of shape (n_samples,)
-            Of that mean.
+            Standard error of this mean.
 
         Examples
         --------
@@ -423,14 +425,14 @@ def _elbo(decoder: Any, encoder: GaussianEncoder, log_variance: Any, rows: Any, 
 
 
 def make_decoder(estimator: PiecewiseAffineDGN, dtype: str = "float32") -> Any:
-    """Make a PyTorch decoder that computes what a fitted estimator's generator does.
+    """Make a PyTorch decoder that computes the same function as the generator of an estimator.
 
     Parameters
     ----------
     estimator : PiecewiseAffineDGN
-        Fitted, or made by ``from_network``.
+        Fitted estimator, or one constructed by ``from_network``.
     dtype : {"float32", "float64"}, default="float32"
-        Its precision.
+        Precision of the decoder.
 
     Returns
     -------
