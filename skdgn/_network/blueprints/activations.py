@@ -17,7 +17,7 @@ from skdgn._runtime import check_finite, finite_array
 
 
 class Unitwise(Blueprint):
-    """A function of every unit, the same for all."""
+    """A function that is applied to every unit."""
 
     _keeps_size = True
 
@@ -46,9 +46,10 @@ class PiecewiseAffine(Unitwise):
     Parameters
     ----------
     kinks : sequence of float
-        Where the slope changes, in increasing order.
+        Points at which the slope changes, in increasing order.
     slopes : sequence of float
-        One more than kinks: below the first, between each two, and above the last.
+        Slopes below the first kink, between each two kinks, and above the last; one more than
+        kinks.
     value_at_zero : float, default=0.0
         Value of the function at zero.
 
@@ -111,7 +112,7 @@ class Abs(Unitwise):
 
 
 class LeakyReLU(Unitwise):
-    """Every unit as it is if positive, multiplied by a slope if negative.
+    """Units unchanged if positive, multiplied by a slope if negative.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ class LeakyReLU(Unitwise):
 
 
 class HardTanh(Unitwise):
-    """Every unit, cut off below and above.
+    """Units clipped to an interval.
 
     Parameters
     ----------
@@ -161,7 +162,7 @@ class HardTanh(Unitwise):
 
 
 class ReLU6(Unitwise):
-    """Every unit, cut off below 0 and above 6.
+    """Units clipped to the interval from 0 to 6.
 
     Examples
     --------
@@ -176,7 +177,7 @@ class ReLU6(Unitwise):
 
 
 class HardSigmoid(Unitwise):
-    """``x / 6 + 1 / 2``, cut off below 0 and above 1.
+    """``x / 6 + 1 / 2``, clipped to the interval from 0 to 1.
 
     Examples
     --------
@@ -191,7 +192,7 @@ class HardSigmoid(Unitwise):
 
 
 class Softshrink(Unitwise):
-    """Every unit moved toward zero by a constant, and no further.
+    """Units moved toward zero by a constant, and zero within this distance.
 
     Parameters
     ----------
@@ -216,14 +217,14 @@ class Softshrink(Unitwise):
 
 
 class PReLU(Blueprint):
-    """A leaky rectifier whose slopes below zero are learned.
+    """Leaky ReLU whose slopes for negative inputs are learned.
 
     Parameters
     ----------
     shared : {"unit", "channel", "layer"}, default="unit"
-        Whether every unit has a slope of its own, every channel, or the whole layer one.
+        Whether there is a slope for every unit, for every channel, or one for the whole layer.
     slopes : array-like of shape (n_slopes,), default=None
-        The slopes; None if they are to be learned, from 0.25 on.
+        The slopes; None if they are to be learned, starting from 0.25.
 
     Examples
     --------
