@@ -24,10 +24,10 @@ LARGEST_CODE = 255
 
 
 class Blueprint(ABC):
-    """A layer, or several, without a place in a network.
+    """Description of one or several layers, independent of a network.
 
-    Attributes are the arguments of the constructor.  Weights that were not given are drawn when
-    the layer is built.
+    Attributes are the arguments of the constructor.  Weights that were not given are drawn when the
+    layer is built.
     """
 
     #: Names of the attributes that hold what is learned.
@@ -80,7 +80,7 @@ class Blueprint(ABC):
         Returns
         -------
         shape : tuple of int
-            That of the outputs.
+            Shape of the outputs.
 
         Examples
         --------
@@ -100,12 +100,12 @@ class Blueprint(ABC):
         Parameters
         ----------
         values : array-like of shape (n_samples, ...)
-            Inputs; shape is (units,), (channels, length) or (channels, height, width).
+            Inputs, of shape (units,), (channels, length) or (channels, height, width) per sample.
 
         Returns
         -------
         outputs : ndarray of shape (n_samples, ...)
-            Of the shape that `output_shape` says.
+            Outputs, of the shape returned by `output_shape` per sample.
 
         Examples
         --------
