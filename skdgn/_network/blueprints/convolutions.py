@@ -196,9 +196,9 @@ _PARAMETERS = """
     n_channels : int
         Number of channels of the outputs.
     kernel_size : int or tuple of int
-        Size of the kernel, one number for all axes or one for each; so are the next ones.
+        Size of the kernel: one number for all axes or one for each, as for the next parameters.
     stride, padding, dilation{extra} : int or tuple of int
-        As in PyTorch's layer of this name.
+        As in the PyTorch layer of the same name.
     groups : int, default=1
         Number of groups of channels that are not connected to each other.
     coef : array-like of shape {shape}, default=None

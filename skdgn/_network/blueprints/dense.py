@@ -16,7 +16,7 @@ from skdgn._runtime import check_integer
 
 
 class Dense(Blueprint):
-    """Every input connected to every output: ``coef @ x + intercept``.
+    """Dense layer, which connects every input to every output: ``coef @ x + intercept``.
 
     Inputs of any shape are flattened first.
 
