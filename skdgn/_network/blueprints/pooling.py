@@ -72,7 +72,7 @@ class AvgPool(_Pooling):
     stride : int or tuple of int, default=None
         Distance between windows; None is their size.
     padding : int or tuple of int, default=0
-        Zeros on either side, which count in averages.
+        Number of zeros added on either side, which are included in averages.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class MaxPool(_Pooling):
     stride : int or tuple of int, default=None
         Distance between windows; None is their size.
     padding : int or tuple of int, default=0
-        By how much windows may reach over the edge; what is outside does not count.
+        Number of positions by which windows may extend beyond the edge, which are ignored.
 
     Examples
     --------
@@ -131,12 +131,12 @@ def _maxima_per_channel(places: Integers, shape: Shape) -> list[Layer]:
 
 
 class MaxOut(Blueprint):
-    """The largest of every few units that follow each other, or channels.
+    """Maxima over groups of consecutive units or channels.
 
     Parameters
     ----------
     n_pieces : int
-        How many units, or channels, compete.
+        Number of units or channels in each group.
 
     Examples
     --------
@@ -168,7 +168,7 @@ class Upsample(Blueprint):
     Parameters
     ----------
     scale_factor : int or tuple of int
-        How many times as long every axis becomes.
+        Factor by which every axis is enlarged.
     mode : {"nearest", "linear", "bilinear"}, default="nearest"
         Copies of the nearest input, or interpolation between them along one axis or two.
     align_corners : bool, default=False
@@ -242,7 +242,7 @@ class MaxUpsample(Blueprint):
     Parameters
     ----------
     scale_factor : int or tuple of int
-        How many times as long every axis becomes.
+        Factor by which every axis is enlarged.
 
     Examples
     --------
