@@ -15,7 +15,7 @@ from skdgn._runtime import check_finite, finite_array
 
 
 class Reshape(Blueprint):
-    """Give values another shape; their order stays.
+    """Change the shape of the values without changing their order.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Reshape(Blueprint):
 
 
 class Flatten(Blueprint):
-    """Forget the shape; the order of the values stays.
+    """Flatten the values without changing their order.
 
     Examples
     --------
@@ -65,14 +65,14 @@ class Flatten(Blueprint):
 
 
 class BatchNorm(Blueprint):
-    """Batch normalization as it is after training: a factor and a shift per channel.
+    """Batch normalization in evaluation mode: a factor and a shift for each channel.
 
     Parameters
     ----------
     mean, variance : array-like of shape (n_channels,)
         Running mean and variance.
     weight, bias : array-like of shape (n_channels,), default=None
-        Factors and shifts afterwards; None is 1 and 0.
+        Factors and shifts applied after the normalization; None is 1 and 0.
     eps : float, default=1e-5
         Added to the variance.
 
