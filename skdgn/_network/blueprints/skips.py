@@ -22,12 +22,12 @@ from skdgn._network.sparse import Beside
 
 
 class Residual(Blueprint):
-    """Add the inputs to what layers make of them.
+    """Add the inputs to the outputs of layers applied to them.
 
     Parameters
     ----------
     *layers : layers
-        Their outputs have the shape of their inputs.
+        Layers whose outputs have the shape of their inputs.
 
     Examples
     --------
@@ -76,13 +76,13 @@ class Residual(Blueprint):
 
 
 class Concatenate(Blueprint):
-    """Give the same inputs to several branches and put their outputs behind each other.
+    """Apply several branches to the same inputs and concatenate their outputs.
 
     Parameters
     ----------
     *branches : layers, or sequences of layers
-        Their outputs differ in the number of units, or channels, only; an empty sequence passes
-        the inputs on.
+        Branches whose outputs differ only in the number of units or channels; an empty sequence
+        returns the inputs.
 
     Examples
     --------
