@@ -1,8 +1,8 @@
-"""Layers of generators: what ``hidden_layers`` and ``from_network(layers=...)`` take.
+"""Layers of generators, for ``hidden_layers`` and ``from_network(layers=...)``.
 
-Affine operators and continuous piecewise-affine functions.  A layer with weights begins with them;
-one without has them learned.  Shapes are ``(units,)``, ``(channels, length)`` or
-``(channels, height, width)``.
+Layers are affine operators and continuous piecewise-affine functions.  If a layer has weights, a
+fit starts from them; otherwise they are learned from scratch.  Shapes are ``(units,)``,
+``(channels, length)`` or ``(channels, height, width)``.
 """
 
 from skdgn._network.blueprints import *  # noqa: F403  # what it lists is what is public here
