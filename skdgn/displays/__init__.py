@@ -1,4 +1,4 @@
-"""Pictures of a fitted model, in scikit-learn's manner; they need matplotlib (``skdgn[plot]``)."""
+"""Displays of fitted models, as in scikit-learn; they need matplotlib (``skdgn[plot]``)."""
 
 from skdgn.displays.density import DensityDisplay
 from skdgn.displays.likelihood import LikelihoodCurveDisplay

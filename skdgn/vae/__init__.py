@@ -1,4 +1,4 @@
-"""Variational autoencoders: a small trainer, and how far one is from the truth.
+"""Variational autoencoders: a small trainer, and an audit by the exact posterior.
 
 Everything here needs PyTorch, ``pip install "skdgn[torch]"``; it is imported on first use.
 """
