@@ -1,10 +1,10 @@
 """
-Anomalies: samples of low density
-=================================
+Anomalies: samples with a low density
+=====================================
 
-A sample is abnormal where the density of normal samples is low.  Here the density is exact, however
-low it is, so that even distant outliers are ranked.  First a picture in two dimensions, then tables
-of scikit-learn, beside its own detectors.
+Anomalies are samples in places where the density of normal samples is low.  Here the density is
+exact, however low it is, so that even distant outliers are ranked.  This example first draws a
+threshold in two dimensions, and then compares with scikit-learn's detectors on three of its tables.
 """
 
 import matplotlib.pyplot as plt
@@ -21,8 +21,8 @@ from skdgn import DGNOutlierDetector, PiecewiseAffineDGN
 from skdgn.datasets import make_spiral
 
 # %%
-# Normal samples lie along a spiral; five of a hundred may be called outliers.  ``score_samples`` is
-# the log density, ``decision_function`` what it has above the threshold.
+# Normal samples lie along a spiral; the contamination is five percent.  ``score_samples`` is the
+# log density, and ``decision_function`` its difference from the threshold.
 
 X = make_spiral(600, noise=0.08, random_state=0)
 rng = np.random.default_rng(0)
@@ -36,10 +36,10 @@ print(f"spiral: {found} of 60 random points are outside")
 print("log densities far out:", *(f"{value:.4g}" for value in spiral.score_samples(far)))
 
 # %%
-# Three tables.  In each, some classes are normal: half of their samples train a detector, the other
-# half is to be told from the remaining classes.  Nobody sees a label before the end: the width of
-# our network is chosen by BIC on the training samples.  Digits are reduced to the first ten
-# principal components of all samples, for all detectors alike.
+# In each of the three tables, some classes are normal: half of their samples train a detector,
+# which has to distinguish the other half from the remaining classes.  Labels are not used before
+# the evaluation: the width of our network is chosen by BIC on the training samples.  For all
+# detectors, digits are reduced to the first ten principal components of all samples.
 
 
 def normal_and_abnormal(name):
@@ -97,8 +97,9 @@ for name in names:
     print(f"{name:26s}", *means, "", *table[name, "width"])
 
 # %%
-# Three tables are no benchmark (``benchmarks/outliers.py`` has seventeen, and no detector is the
-# best on all of them).  What the density adds is a meaning: how improbable a sample is.
+# Three tables are not a benchmark (``benchmarks/outliers.py`` has seventeen, and no detector is the
+# best on all of them).  The advantage of a density is that its scores can be interpreted: they say
+# how improbable a sample is.
 
 axis = np.linspace(-3.0, 3.0, 221)
 grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
