@@ -3,9 +3,9 @@ Auditing a variational autoencoder
 ==================================
 
 A variational autoencoder (VAE) is trained on a lower bound (ELBO) of its likelihood, and usually
-judged by it, too.  If its decoder is piecewise affine, nothing need be bounded or sampled: this
-example computes the exact likelihood of a trained VAE and how much of it the encoder loses, sample
-by sample, and why.
+also evaluated by it.  If its decoder is piecewise affine, no bounds or samples are needed: this
+example computes the exact likelihood of a trained VAE, and how much of it the encoder loses for
+each sample, and why.
 """
 
 import matplotlib.pyplot as plt
@@ -24,9 +24,9 @@ torch.set_num_threads(1)
 torch.manual_seed(0)
 
 # %%
-# A VAE of the usual kind.  Any decoder made of ``Linear`` and ``ReLU`` or ``LeakyReLU`` layers will
-# do, and any encoder that gives means and log variances; so this one might as well come from
-# elsewhere.
+# We train an ordinary VAE. The audit accepts any decoder made of ``Linear`` and ``ReLU`` or
+# ``LeakyReLU`` layers, and any encoder that returns means and log variances, so the VAE could also
+# come from elsewhere.
 
 X = make_noisy_circle(1000, noise=0.05, random_state=0)
 decoder = nn.Sequential(
@@ -35,17 +35,18 @@ decoder = nn.Sequential(
 vae = GaussianVAE(decoder, 0.1, learning_rate=0.005, max_iter=400, random_state=0).fit(X)
 
 # %%
-# The audit.  The divergence KL(q || posterior) is what lies between likelihood and lower bound.  It
-# has two parts: what another Gaussian would have saved (amortization: the encoder's fault), and
-# what no Gaussian can save (the posterior is not one).
+# The divergence KL(q || posterior) is the difference between the likelihood and the lower bound.
+# It has two parts: the part that the best Gaussian would avoid (amortization: the encoder has not
+# found it), and the part that no Gaussian avoids (the posterior is not Gaussian).
 
 rows = X[:400]
 found = audit(vae.decoder_, vae.encoder_, rows, vae.noise_covariance_)
 print(found.summary())
 
 # %%
-# All of it is exact: likelihood, bound and divergence are computed apart, and add up.  The VAE's
-# own estimate of its bound, by draws from the encoder, agrees with it.
+# All of these are exact: the likelihood, the bound and the divergence are computed independently,
+# and add up.  The VAE's own estimate of its bound, by draws from the encoder, agrees with the exact
+# bound.
 
 estimate, errors = vae.monte_carlo_elbo(rows, n_draws=1000, random_state=0)
 error = np.sqrt(np.sum(errors**2)) / len(rows)
@@ -58,9 +59,10 @@ assert found.identity_error < 1e-8
 assert abs(deviation) < 3.0
 
 # %%
-# Where does it go wrong?  On the left of the figure, samples below the line are those whose bound
-# says little about their likelihood.  On the right is the sample that no Gaussian serves well:
-# where the ends of the curve meet, two values of z explain it, and the encoder has to choose.
+# The figure shows which samples are affected.  On the left, samples far below the line are those
+# whose bound says little about their likelihood.  On the right is the sample for which Gaussians
+# are worst: it lies where the ends of the curve meet, so two values of z explain it, and the
+# encoder has to choose one of them.
 
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(14, 4.2), layout="constrained")
 found.plot((left, middle))
