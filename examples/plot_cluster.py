@@ -2,10 +2,10 @@
 A fit on a cluster
 ==================
 
-The work goes wherever joblib sends it: to threads, to other processes, or to a cluster.  Here two
-worker processes of `Dask <https://distributed.dask.org>`_ on this machine do it; with the address
-of a scheduler, ``Client("tcp://...")``, it would be others.  Results are the same, even if a worker
-dies on the way: what it had in hand is handed out again.
+Joblib distributes the work to threads, to other processes, or to a cluster.  This example uses two
+worker processes of `Dask <https://distributed.dask.org>`_ on this machine; with the address of a
+scheduler, ``Client("tcp://...")``, it would use those of a cluster.  The results are the same, even
+if a worker dies during the fit, because its tasks are rescheduled.
 """
 
 import os
