@@ -1,10 +1,10 @@
 """
-Regression with several answers
-===============================
+Regression with multimodal targets
+==================================
 
-An inverse problem: one x, up to three values of y.  A regression answers with their mean, where no
-y ever is.  Here a density of (x, y) is fitted, and ``conditional_score_samples`` reads log p(y | x)
-off it, exactly: no matter how many modes it has, it integrates to one.
+In this inverse problem, one x has up to three values of y. A regression predicts their mean, where
+y never lies. Here a density of (x, y) is fitted, and ``conditional_score_samples`` computes the
+exact log p(y | x): no matter how many modes it has, it integrates to one.
 """
 
 import matplotlib.pyplot as plt
@@ -28,8 +28,8 @@ for name, estimator in (("network", model), ("linear", linear)):
     print(f"{name:8s} mean log p(y | x) on new samples {score:6.3f}")
 
 # %%
-# Are the probabilities honest?  The conditional distribution function at the true y, here from
-# draws of y given x, must be uniform.
+# To check the calibration, the conditional distribution function is evaluated at the true y, here
+# with draws of y given x.  Its values must be uniformly distributed.
 
 unknown = np.stack([test[:, 0], np.full(len(test), np.nan)], axis=1)
 draws = model.impute(unknown, method="sample", n_draws=200, random_state=0)[:, :, 1]
@@ -39,7 +39,7 @@ for level in (0.5, 0.8, 0.95):
     print(f"central {level:.0%} intervals contain {covered:.1%} of the new y")
 
 # %%
-# The conditional density for every x, and at one of them.
+# The figure shows the conditional density for every x, and at one x.
 
 axis = np.linspace(-0.2, 1.2, 141)
 across, up = np.meshgrid(axis, axis)
