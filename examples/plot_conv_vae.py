@@ -3,12 +3,12 @@ A convolutional VAE, audited exactly
 ====================================
 
 A variational autoencoder with a convolutional decoder is trained in PyTorch on small images.  Its
-decoder is piecewise affine, so nothing about it has to be estimated: the regions of latent space on
-which it is affine, the likelihood of images it has not seen, the posterior of each, and how far the
-encoder is from it.
+decoder is piecewise affine, so the following can be computed exactly: the regions of latent space
+on which it is affine, the likelihood of held-out images, the posterior of each image, and how far
+the encoder is from it.
 
-The images are MNIST's at 14 x 14, from the folder named by the environment variable ``SKDGN_DATA``,
-and scikit-learn's digits where that is not at hand.
+The images are MNIST's at 14 x 14, from the folder given by the environment variable ``SKDGN_DATA``,
+or scikit-learn's digits if it is not set.
 """
 
 import gzip
@@ -54,8 +54,8 @@ n_train = min(N_TRAIN, len(images) - N_TEST)
 train, test = images[:n_train], images[n_train : n_train + N_TEST]
 
 # %%
-# Two latent variables, a map of 4 x 4 with two channels, two transposed convolutions.  The first
-# layer has 32 units, the second 49: every one of them cuts latent space once.
+# The decoder has two latent variables, a map of 4 x 4 with two channels, and two transposed
+# convolutions.  The first layer has 32 units, the second 49, and each unit cuts latent space once.
 
 torch.manual_seed(0)
 decoder = nn.Sequential(
@@ -88,9 +88,9 @@ model = vae.to_estimator()
 print(f"{model.n_regions_} regions, {model.n_parameters_} identifiable parameters")
 
 # %%
-# Exact log-likelihood of images that were not trained on, and what the encoder's bound says.  The
-# divergence between them is split: what another Gaussian would gain (amortization), and what none
-# can (family).
+# The exact log-likelihood of held-out images is compared with the encoder's bound.  The divergence
+# between them has two parts: the part that the best Gaussian would avoid (amortization), and the
+# part that none avoids (family).
 
 print(f"{'epoch':>5} {'log p(x)':>9} {'ELBO':>9} {'amortization':>13} {'family':>7}")
 for epoch, result in found.items():
@@ -126,7 +126,7 @@ axes[1].imshow(tiles.transpose(0, 2, 1, 3).reshape(126, 126), cmap="gray_r", vmi
 axes[1].set(xticks=[], yticks=[], title="decoded grid")
 
 # %%
-# The exact posterior of test images against the encoder's ellipse (two standard deviations).
+# The exact posterior of test images, with the encoder's ellipse (two standard deviations).
 
 means, covariances = vae.encode(test)
 gaps = found[epochs[-1]].kl
