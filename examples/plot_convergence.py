@@ -3,9 +3,9 @@ Does EM never decrease the likelihood?
 ======================================
 
 The paper [1]_ gives closed-form updates for every layer and promises convergence.  For the output
-layer and the noise the promise holds.  For hidden layers it does not: their update keeps the old
-activation patterns, yet the cells of latent space move with the weights.  Here are those updates
-as they are, and the two that ``skdgn`` offers, which look at the exact likelihood before they
+layer and the noise they do converge.  For hidden layers they do not: these updates keep the old
+activation patterns, but the cells of latent space move with the weights.  This example compares
+these updates with the two that ``skdgn`` offers, which check the exact likelihood before they
 accept a step.
 
 .. [1] R. Balestriero, S. Paris, R. G. Baraniuk, *Analytical Probability Distributions and
@@ -33,7 +33,8 @@ N_UPDATES = 150
 LAYERS_PER_ITERATION = {"layerwise": 3, "joint": 1}
 
 # %%
-# Every way starts from the same random weights, hidden layers of 8 and 8, and the same noise.
+# All methods start from the same random weights, with hidden layers of 8 and 8 units, and the same
+# noise.
 
 
 def random_start(seed):
@@ -47,8 +48,8 @@ def random_start(seed):
 
 
 # %%
-# The paper's updates: one layer after the other, from the last to the first, then again; after each
-# of them an E-step and the best noise.  The likelihood is looked at, and nothing is done about it.
+# The paper updates one layer after the other, from the last to the first, and repeats this; each
+# update is followed by an E-step and the best noise.  The likelihood is recorded, but not used.
 # (Weights and biases of a layer are updated together, which is the larger maximum; a tiny damping
 # keeps matrices of unused units invertible.)
 
@@ -67,9 +68,10 @@ def paper_updates(coefs, intercepts):
 
 
 # %%
-# The safeguarded ones: the same updates, shortened where the likelihood would fall
+# The safeguarded methods are the same updates, shortened if the likelihood would decrease
 # (``m_step="layerwise"``), and steps in all layers at once (``m_step="joint"``, the default).  An
-# iteration of the first is a round over the three layers; three of the second cost as much.
+# iteration of the first is a round over the three layers, which costs as much as three iterations
+# of the second.
 
 
 def safeguarded(coefs, intercepts, m_step):
