@@ -3,7 +3,7 @@ Does EM never decrease the likelihood?
 ======================================
 
 The paper [1]_ gives closed-form updates for every layer and promises convergence.  For the output
-layer and the noise they do converge.  For hidden layers they do not: these updates keep the old
+layer and the noise, the guarantee holds.  For hidden layers it does not: these updates keep the old
 activation patterns, but the cells of latent space move with the weights.  This example compares
 these updates with the two that ``skdgn`` offers, which check the exact likelihood before they
 accept a step.
