@@ -8,7 +8,7 @@ on which it is affine, the likelihood of held-out images, the posterior of each 
 the encoder is from it.
 
 The images are MNIST's at 14 x 14, from the folder given by the environment variable ``SKDGN_DATA``,
-or scikit-learn's digits if it is not set.
+or scikit-learn's digits if there is no such folder.
 """
 
 import gzip
