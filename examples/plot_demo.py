@@ -22,8 +22,8 @@ print(f"mean log density, training samples {model.lower_bound_:.3f}")
 print(f"mean log density, new samples      {model.score(X_test):.3f}")
 
 # %%
-# The generator draws a curve with one straight piece per region of latent space.  The density on a
-# grid is that curve, blurred by the noise, with nothing cut off far away.
+# The generator draws a curve with one straight piece per region of latent space.  The density on
+# the grid is this curve, blurred by the noise, and it is exact even far away.
 
 latent = np.linspace(-3.5, 3.5, 1401)[:, None]
 curve = model.inverse_transform(latent)
@@ -33,8 +33,9 @@ grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
 log_density = model.score_samples(grid).reshape(axis.size, axis.size)
 
 # %%
-# The posterior says which latent points explain a sample.  One value may do, or two, or many: the
-# second sample here has no second feature, the third is the middle of the circle.
+# The posterior describes which latent points explain a sample: there may be one, two, or many.
+# Here the second feature of the second sample is missing, and the third sample is the center of the
+# circle.
 
 rows = np.array([[0.6, 0.8], [0.6, np.nan], [0.0, 0.0]])
 labels = ("x = (0.6, 0.8)", "x = (0.6, missing)", "x = (0, 0)")
@@ -42,7 +43,7 @@ colors = ("tab:blue", "tab:orange", "tab:green")
 posterior_densities = np.exp(model.posterior(rows).log_density(latent))
 
 # %%
-# Everything in one picture.  The color along the curve is the latent variable.
+# Finally, all results are plotted.  The color along the curve is the latent variable.
 
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained")
 left.scatter(*X.T, s=4, color="0.7")
