@@ -2,9 +2,9 @@
 The model in pictures
 =====================
 
-What a deep generative network with piecewise-affine activations is made of, drawn with the displays
-of ``skdgn``: cells of latent space, straight pieces of a curve or flat facets of a sheet, noise,
-density, posterior.  The user guide explains the same pictures in more words.
+The displays of ``skdgn`` show the parts of a deep generative network with piecewise-affine
+activations: cells of latent space, straight pieces of a curve or flat facets of a surface, noise,
+density, and posterior.  The user guide explains the same pictures in more detail.
 """
 
 import matplotlib.pyplot as plt
@@ -22,8 +22,8 @@ from skdgn.datasets import make_wave
 
 # %%
 # A network with one latent dimension, fitted to samples along a wave.  The likelihood never
-# decreases on the way, wherever the fit starts; the default start is close to the end already.  New
-# samples tell whether more units are better.
+# decreases, wherever the fit starts; the default start is already close to the end.  Held-out
+# samples show whether more units are better.
 
 X, X_new = make_wave(300, noise=0.15, random_state=0), make_wave(300, noise=0.15, random_state=1)
 fits = {
@@ -38,8 +38,9 @@ model = fits["6 hidden units, auto start"]
 
 # %%
 # **Cells.**  A hidden unit changes its behavior at one point of the latent line, its boundary.
-# Between two boundaries the network is an affine function: it draws a curve with one straight
-# piece for each cell.  Colors are prior masses: how often a sample comes from the cell.
+# Between two boundaries the network is an affine function, so it draws a curve with one straight
+# piece for each cell.  Colors are prior masses: the probabilities that a sample comes from each
+# cell.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
 cells = LatentPartitionDisplay.from_estimator(model, ax=left, cmap="viridis")
@@ -51,10 +52,10 @@ right.set(title="what the network makes of them", xlabel="feature 0", ylabel="fe
 limits = right.get_xlim(), right.get_ylim()
 
 # %%
-# **Density.**  Samples that come from one cell have a Gaussian latent variable, cut off at the
-# cell's boundaries, sent through an affine map, plus Gaussian noise.  Their density is a Gaussian
-# times the mass of another one between the boundaries: two factors in closed form.  All cells
-# together add up to the density of the model, and nothing is left out.
+# **Density.**  For samples that come from one cell, the latent variable is a Gaussian truncated at
+# the boundaries of the cell; an affine map is applied to it, and Gaussian noise is added.  Their
+# density is a Gaussian times the mass of another Gaussian between the boundaries: two factors in
+# closed form.  The density of the model is the sum over all cells.
 
 axes = [np.linspace(*limit, 150) for limit in limits]
 grid = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
@@ -76,7 +77,7 @@ steps = np.prod([axis[1] - axis[0] for axis in axes])
 print(f"sum over the pixels of the last picture: {density.sum() * steps:.3f}")
 
 # %%
-# The displays draw it for any two features, or for one; all others are integrated out.
+# The display draws the density of any two features, or of one; all others are integrated out.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
 DensityDisplay.from_estimator(model, X, ax=left)
@@ -85,8 +86,9 @@ DensityDisplay.from_estimator(model, X, features=1, ax=right)
 right.set_title("exact density of one, and a histogram of the samples")
 
 # %%
-# **Posterior.**  Which latent points explain a sample?  In every cell a piece of a Gaussian does,
-# and the pieces meet at the boundaries.  If a value is missing, several places may do.
+# **Posterior.**  The posterior describes which latent points explain a sample.  In every cell it is
+# a piece of a Gaussian, and the pieces meet at the boundaries.  If a value is missing, it may have
+# several modes.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained", sharex=True)
 window = (-3.0, 3.0)
@@ -96,9 +98,10 @@ PosteriorDisplay.from_estimator(model, [[np.nan, 0.5]], window=window, ax=right)
 right.set_title("posterior of the sample (missing, 0.5)")
 
 # %%
-# **Two latent dimensions.**  Cells are polygons now, many of them unbounded, and the network bends
-# the latent plane into a sheet with one flat facet for each.  This network was made by hand: two
-# units whose boundaries are far away hand the latent variables on, five others fold a roof.
+# **Two latent dimensions.**  With two latent dimensions, cells are polygons, many of them
+# unbounded, and the network maps the latent plane to a surface with one flat facet for each cell.
+# The weights of this network were chosen by hand: two units whose boundaries are far away pass the
+# latent variables on, and five others fold the surface into a roof.
 
 angles = np.array([0.2, 0.9, 1.5, 2.1, 2.8])
 folds = np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -125,9 +128,9 @@ right.set(xlabel="feature 0", ylabel="feature 1", zlabel="feature 2")
 
 # %%
 # Density and posterior are as exact as before.  Integrals over polygons are harder than those over
-# intervals, but none of them is sampled.  The second feature of the sample is missing: two places,
-# on either side of the ridge, explain the other two.  The mean is between them, and explains
-# nothing.
+# intervals, but none of them is sampled.  The second feature of the sample is missing: two latent
+# points, on either side of the ridge, explain the other two features.  The mean lies between them,
+# and does not explain the sample.
 
 row = np.array([[0.3, np.nan, -2.0]])
 figure, panels = plt.subplots(1, 3, figsize=(15, 4.2), layout="constrained")
