@@ -2,10 +2,10 @@
 Curves and factors
 ==================
 
-Most of what varies in a wide table is linear, and some of it bends.  A mixture of networks with
-``covariance_type="factor"`` has both: each network draws a curve, and beside it linear factors that
-the features share.  It is fitted to handwritten digits of 64 pixels, the density stays exact with
-eleven latent dimensions for each network, and no covariance matrix is learned.
+Most of the variation in a wide table is linear, and some of it is nonlinear.  A mixture of networks
+with ``covariance_type="factor"`` models both: each network has a curve, and linear factors that the
+features share.  Here it is fitted to handwritten digits of 64 pixels.  The density is exact with
+eleven latent dimensions for each network, and no full covariance matrix is estimated.
 """
 
 import matplotlib.pyplot as plt
@@ -37,7 +37,8 @@ def show(panels, table):
 
 
 # %%
-# Samples, and images whose lower halves are gone: completed by the conditional mean and by draws.
+# The figure shows samples, and images whose missing lower halves are completed by the conditional
+# mean and by draws.
 
 incomplete = test[:10].copy()
 incomplete[:, 32:] = np.nan
@@ -55,9 +56,9 @@ for row, (title, table) in zip(panels, tables.items(), strict=True):
 figure.savefig("factors_digits.png", dpi=120)
 
 # %%
-# What has been learned where: along the curve of the network with the most samples, from one end to
-# the other, and along its three leading factors, two deviations to either side of the curve's
-# middle.
+# The next figure shows what the curve and the factors have learned: along the curve of the network
+# with the most samples, from one end to the other, and along its three leading factors, two
+# standard deviations to either side of the middle of the curve.
 
 own = model.networks_[int(model.weights_.argmax())]
 steps = np.linspace(-2.0, 2.0, 9)
@@ -72,7 +73,7 @@ for row, (title, table) in zip(panels, rows.items(), strict=True):
 figure.savefig("factors_learned.png", dpi=120)
 
 # %%
-# How much of the variance of its samples each explains.
+# Finally, the fraction of the variance of its samples that each explains is printed.
 
 members = train[model.predict(train) == model.weights_.argmax()]
 curve = own.inverse_transform(own.transform(members))
