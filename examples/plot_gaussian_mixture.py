@@ -1,11 +1,11 @@
 """
-A Gaussian mixture whose components bend
-========================================
+A Gaussian mixture with nonlinear components
+============================================
 
-:class:`~skdgn.DGNMixture` contains scikit-learn's :class:`~sklearn.mixture.GaussianMixture`:
-without hidden units its networks are Gaussians, and it starts from the solution of that class.
-Here both are fitted to the same table: four measurements of cell nuclei, of which one is about the
-square of another.
+scikit-learn's :class:`~sklearn.mixture.GaussianMixture` is a special case of
+:class:`~skdgn.DGNMixture`: without hidden units its networks are Gaussians, and its fit starts from
+the solution of that class.  Here both are fitted to the same table: four measurements of cell
+nuclei, one of which is approximately the square of another.
 """
 
 import matplotlib.pyplot as plt
@@ -24,8 +24,8 @@ scaler = StandardScaler().fit(X)
 X, held_out = scaler.transform(X), scaler.transform(held_out)
 
 # %%
-# Both for one to eight components, by BIC and by the samples that were held out.  A network of four
-# units has more parameters than a Gaussian, and needs fewer of its kind.
+# Both models are fitted with one to eight components, and compared by BIC and by held-out samples.
+# A network of four units has more parameters than a Gaussian, but fewer networks are needed.
 
 NUMBERS = (1, 2, 3, 4, 6, 8)
 models = {
@@ -48,12 +48,12 @@ right.set(xlabel="components", ylabel="held-out log density (nats)")
 left.legend()
 
 # %%
-# The densities of radius and area for the numbers of components of lowest BIC, the other two
-# features integrated out.  A Gaussian mixture follows the bent relation by straight pieces that
-# stick out; a network bends.
+# The densities of radius and area are drawn for the numbers of components with the lowest BIC, with
+# the other two features integrated out.  The Gaussian mixture approximates the nonlinear relation
+# by straight pieces that stick out; the network follows it.
 #
-# To draw both by the same display, the Gaussian mixture is written as an exact density: an average
-# of networks that map every latent point to the mean of their Gaussian.
+# To draw both with the same display, the Gaussian mixture is converted to an exact density: an
+# average of networks that map every latent point to the mean of their Gaussian.
 
 
 def exact_density(mixture):
