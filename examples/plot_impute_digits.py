@@ -1,10 +1,10 @@
 """
-Digits with half their pixels gone
-==================================
+Imputing half of the pixels of digits
+=====================================
 
-The model is fitted to handwritten digits half of whose pixels were removed at random: it never sees
-a complete one.  New digits with other missing values are then completed by the conditional mean,
-and by draws.
+The model is fitted to handwritten digits from which half of the pixels were removed at random: it
+is never trained on a complete digit.  New digits with other missing values are then completed by
+the conditional mean, and by draws.
 """
 
 import warnings
@@ -25,7 +25,8 @@ train, test = incomplete[:1200], incomplete[1200:]
 truth = images[1200:]
 
 # %%
-# One latent dimension bends through the ten digits; the noise is correlated and does the rest.
+# The curve of one latent dimension runs through the ten digits; the correlated noise explains the
+# remaining variation.
 
 model = PiecewiseAffineDGN(
     hidden_layer_sizes=(16,),
@@ -53,7 +54,7 @@ for name, imputed in imputers.items():
     print(f"{name:16s} error relative to the variance of a pixel {error:.3f}")
 
 # %%
-# Before and after.
+# The figure shows the digits before and after imputation.
 
 figure, panels = plt.subplots(4, 12, figsize=(12, 4.4), layout="constrained")
 colors = plt.get_cmap("gray_r").with_extremes(bad="tab:orange")
