@@ -1,9 +1,10 @@
 """
-Intervals where there are several answers
-=========================================
+Prediction intervals for multimodal targets
+===========================================
 
-An inverse problem: one x, up to three values of y.  A central interval covers all of them, and what
-is between, where y never is.  The smallest set of the same probability has an interval around each.
+In this inverse problem, one x has up to three values of y.  A central interval covers all of them,
+and the gaps between them, where y never lies.  The smallest set with the same probability has an
+interval around each value.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +21,8 @@ network = PiecewiseAffineDGN(hidden_layer_sizes=(16,), tol=1e-3, random_state=0)
 regressor = DGNRegressor(network).fit(X[train], y[train])
 
 # %%
-# Both kinds hold what they promise on new samples; one of them is much smaller.
+# Both kinds of intervals have the nominal coverage on new samples, but the sets of highest density
+# are much smaller.
 
 central = regressor.predict_interval(X[test], 0.9)
 sets = regressor.predict_interval(X[test], 0.9, kind="highest_density")
@@ -32,7 +34,7 @@ print(f"sets of highest density: {in_set.mean():.1%} of new samples, mean length
 print(f"{np.nansum(np.diff(sets), axis=(1, 2)).mean():.3f}")
 
 # %%
-# Along x.
+# The figure shows both kinds for every x.
 
 grid = np.linspace(-0.05, 1.05, 111)[:, None]
 low, high = regressor.predict_interval(grid, 0.9).T
