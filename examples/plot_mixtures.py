@@ -2,9 +2,9 @@
 One network, or several
 =======================
 
-One network with one latent dimension draws one curve through the samples.  That is what a wave
-needs; but clusters are no curve, and a closed curve has no ends.  A mixture gives each network a
-part of the samples, with noise of its own.
+A network with one latent dimension draws one curve through the samples.  This suits a wave, but not
+clusters or a closed curve, which has no ends.  In a mixture, each network fits a part of the
+samples, with its own noise.
 """
 
 import matplotlib.pyplot as plt
@@ -15,8 +15,8 @@ from skdgn import DensityDisplay, DGNMixture, PiecewiseAffineDGN
 from skdgn.datasets import make_noisy_circle
 
 # %%
-# Two moons, three clusters of different shapes, and a circle, 400 samples each; 800 more of each
-# are held out to judge by.
+# There are three tables of 400 samples each: two moons, three clusters of different shapes, and a
+# circle.  For each, 800 more samples are held out for the comparison.
 
 
 def make_clusters(n_samples, random_state):
@@ -34,10 +34,10 @@ TABLES = {
 }
 
 # %%
-# One network has to join what does not belong together: its curve runs from one moon to the other,
-# and from cluster to cluster, and makes samples on its way that are not there.  The circle is cut
-# where the two ends of the curve meet, in the tails of the latent distribution.  All networks of a
-# mixture have ends as well, but others take over there.
+# A single network has to connect separate parts: its curve runs from one moon to the other, and
+# from cluster to cluster, and generates samples between them where there are none.  The circle is
+# cut where the two ends of the curve meet, in the tails of the latent distribution.  The curves of
+# a mixture have ends as well, but there other networks take over.
 
 mixtures = {}
 fig, axes = plt.subplots(2, 3, figsize=(10, 6.4), layout="constrained")
@@ -59,8 +59,8 @@ for (name, (make, n_networks)), column in zip(TABLES.items(), axes.T, strict=Tru
         ax.set(title=f"{name}, {title}", xlabel="", ylabel="", xticks=[], yticks=[])
 
 # %%
-# The networks of the mixture are clusters, too: :meth:`~skdgn.DGNMixture.predict` tells which one a
-# sample belongs to, and :meth:`~skdgn.DGNMixture.predict_proba` how surely.
+# The networks of the mixture are also clusters: :meth:`~skdgn.DGNMixture.predict` returns the
+# network that a sample belongs to, and :meth:`~skdgn.DGNMixture.predict_proba` the probabilities.
 
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained")
 for (name, (make, _)), ax in zip(TABLES.items(), axes, strict=True):
