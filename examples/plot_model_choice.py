@@ -4,7 +4,7 @@ Choosing the size of a network by AIC and BIC
 
 The likelihood is exact, so the criteria of classical statistics apply: AIC and BIC weigh it against
 the number of identifiable parameters.  Here samples are drawn from a known network with four hidden
-units; which width do the criteria choose, and how many samples do they need for it?
+units, to see which width the criteria choose, and how many samples they require.
 """
 
 import warnings
@@ -16,7 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from skdgn import PiecewiseAffineDGN
 
 # %%
-# The truth: a curve in three dimensions with four bends, and noise of standard deviation 0.4.
+# The true network is a curve in three dimensions with four bends, and noise with a standard
+# deviation of 0.4.
 
 TRUE_WIDTH = 4
 BENDS = [1.2, 0.4, -0.3, -1.0]
@@ -51,8 +52,8 @@ def fit(X, width, activation):
 
 # %%
 # For several numbers of samples, networks of every width are fitted to three draws of the samples.
-# ``n_parameters_`` does not count what cannot be identified: a unit can be scaled if the next layer
-# is scaled back, so each hidden unit has one weight less than its matrices suggest.
+# ``n_parameters_`` counts only identifiable parameters: a unit can be scaled if the next layer is
+# scaled back, so each hidden unit has one weight less than its matrices suggest.
 
 WIDTHS = (0, 1, 2, 3, 4, 5, 6, 8)
 ROWS = (30, 100, 300, 1000)
@@ -71,7 +72,8 @@ for i, n_rows in enumerate(ROWS):
             criteria["test"][i, repeat, j] = best_score - model.score(X_test)
 
 # %%
-# What the choices cost: the mean log density of new samples, below that of the true network.
+# The loss of a choice is the difference between the mean log density of new samples under the true
+# network and under the chosen one.
 
 print("samples  width by AIC  width by BIC  loss in nats: AIC    BIC  best width")
 for i, n_rows in enumerate(ROWS):
@@ -86,11 +88,11 @@ for i, n_rows in enumerate(ROWS):
     )
 
 # %%
-# The absolute value looks the same from both sides.  A leaky ReLU does not: turned round, it has
-# another slope on the left, which the other units must make up for.  To turn a unit round, EM
-# would have to pass through worse networks, and it never does.  So a fit with exactly the true
-# width may miss the truth, whereas one more unit leaves room.  BIC then takes that unit: it
-# compares the maxima that were found, not those that exist.
+# The absolute value is symmetric.  A leaky ReLU is not: if its sign is reversed, it has a different
+# slope on the left, which the other units must compensate.  To reverse a unit, EM would have to
+# pass through networks with a lower likelihood, which it never does.  A fit with exactly the true
+# width may therefore miss the true network, whereas one more unit gives it room.  BIC then chooses
+# the additional unit: it compares the maxima that were found, which may not be the global ones.
 
 leaky_truth = network("leaky_relu", 2.0 * WEIGHTS)
 X, _ = leaky_truth.sample(1000, random_state=0)
@@ -100,11 +102,11 @@ for width in (3, 4, 5, 6):
     print(f"  width {width}: mean log density {model.score(X):.3f}, BIC {model.bic(X):.0f}")
 
 # %%
-# The larger the sample, the surer the choice; its curves below are averages over the draws.  BIC
-# asks more of a unit than AIC, which shows in how steeply it rises beyond the truth.  Thirty
-# samples are too few for either: a network with 22 parameters can follow them nearly everywhere,
-# and the likelihood of the training samples is no guide any more.  (A prior on the weights helps
-# there.)
+# The more samples there are, the more reliable the choice; the curves below are averages over the
+# draws.  BIC penalizes a unit more heavily than AIC, and rises more steeply beyond the true width.
+# Thirty samples are too few for either: a network with 22 parameters can follow them nearly
+# everywhere, and the likelihood of the training samples is no longer informative. (A prior on the
+# weights helps in this case.)
 
 figure, panels = plt.subplots(1, 4, figsize=(15, 3.8), layout="constrained")
 X, regions = truth.sample(600, random_state=0)
