@@ -2,10 +2,10 @@
 Multiple imputation
 ===================
 
-A regression on a table with missing values.  Filling in means makes the table look surer than it
-is, and standard errors come out too small; dropping incomplete samples wastes data.  Several
-completed tables, drawn from the exact conditional distribution of what is missing, carry the
-uncertainty along: Rubin's rules pool the regressions on them.
+This example fits a regression to a table with missing values.  Imputing means understates the
+uncertainty, so that standard errors are too small; dropping incomplete samples wastes data.
+Several completed tables, drawn from the exact conditional distribution of the missing values,
+preserve the uncertainty: Rubin's rules pool the regressions on them.
 """
 
 import matplotlib.pyplot as plt
@@ -54,7 +54,7 @@ model.fit(incomplete)
 draws = model.impute(incomplete, method="sample", n_draws=N_DRAWS, random_state=0)
 
 # %%
-# Only the pooled estimate uses all samples and owns up to what it does not know.
+# Only the pooled estimate uses all samples and accounts for the uncertainty of the missing values.
 
 estimates = {
     "no value removed": regress(table),
