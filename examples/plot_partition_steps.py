@@ -3,9 +3,9 @@ The partition of latent space, step by step
 ===========================================
 
 A network with piecewise-affine activations is affine on each cell of a partition of its latent
-space.  Here that partition is built as ``skdgn`` builds it, one hidden unit after the other; then
-as the paper [1]_ does it, by walking from cell to neighboring cell; and one cell is cut into
-simplices, the paper's way to integrate a Gaussian over it.
+space.  This example constructs the partition as ``skdgn`` does, one hidden unit after the other,
+and as the paper [1]_ does, by walking from cell to neighboring cell.  Then it cuts one cell into
+simplices, the paper's method to integrate a Gaussian over it.
 
 .. [1] R. Balestriero, S. Paris, R. G. Baraniuk, *Analytical Probability Distributions and
    EM-Learning for Deep Generative Networks*, 2020.
@@ -19,8 +19,8 @@ from skdgn import PiecewiseAffineDGN
 
 # %%
 # A random network with two latent dimensions and hidden layers of 5 and 4 units.  Without its last
-# units it is a network too, with a coarser partition; so every step of the construction can be
-# looked at as a network of its own.
+# units it is still a network, with a coarser partition, so every step of the construction can be
+# shown as a separate network.
 
 rng = np.random.default_rng(200)
 coefs = [rng.normal(size=(5, 2)), rng.normal(size=(4, 5))]
@@ -47,10 +47,10 @@ for n_units, model in enumerate(steps):
     print(f"{model.weights_.sum():.15f}")
 
 # %%
-# A unit of the first layer changes sides along a straight line.  A unit of the second layer sees
-# the first layer's output: its line bends at every boundary that is there already.  Each new unit
-# splits the cells that it crosses and leaves the others alone, so that no cell is met twice and
-# none is missed.
+# A unit of the first layer changes sides along a straight line.  The input of a unit of the second
+# layer is the output of the first layer, so its line bends at every existing boundary.  Each new
+# unit splits the cells that it crosses and does not change the others, so that no cell is visited
+# twice and none is missed.
 #
 # To draw a cell, the window is clipped by the cell's edges, ``normals @ z >= offsets``.  Every unit
 # tints the side on which it is active.
@@ -112,9 +112,9 @@ print("saved partition_steps.png")
 
 # %%
 # The paper finds the same cells in another order.  It starts in the cell of some latent point,
-# looks for the edges of that cell, crosses each of them, and repeats this in every cell that it has
-# not seen before.  Crossing an edge changes the side of one unit, hence the pattern's name for the
-# cell behind it is known.  The test suite compares both ways.
+# finds the edges of this cell, crosses each of them, and repeats this in every cell that it has not
+# visited before.  Crossing an edge changes the side of one unit, so the activation pattern of the
+# cell beyond it is known.  The test suite compares both methods.
 
 partition = whole.partition_
 start_cell = int(partition.locate(inputs_of_units(np.zeros((1, 2))) > 0.0)[0])
@@ -139,9 +139,9 @@ seen = np.count_nonzero(found >= 0)
 print(f"the walk needs {step - 1} steps for the {seen} cells (of {len(partition)}) in the window")
 
 # %%
-# Now one cell is cut into simplices, here triangles.  Its corners are those that
-# ``partition_.vertices`` finds (with the extra ``cdd``): vertices, and for an unbounded cell rays,
-# which are corners at infinity.
+# Next, one cell is cut into simplices, here triangles.  Its corners are computed by
+# ``partition_.vertices`` (with the extra ``cdd``): vertices, and for an unbounded cell rays, which
+# are corners at infinity.
 
 
 def cut(cell):
@@ -198,10 +198,11 @@ print(f"unbounded cells: {np.count_nonzero(~bounded)} of {len(partition)}, with"
 print(f"{whole.weights_[~bounded].sum():.1%} of the prior mass")
 
 # %%
-# The paper takes cells for bounded and triangulates their corners.  Many are unbounded, and more
-# than the hull of their vertices: what lies outside would be lost.  With corners at infinity
-# (arrows) the same construction covers them.  It remains slow, and absolute in its accuracy; the
-# fast route of ``skdgn`` needs no triangles, and is compared with this one in the tests.
+# The paper assumes bounded cells and triangulates their corners.  Many cells are unbounded, and
+# larger than the convex hull of their vertices: the part outside would be lost.  With corners at
+# infinity (arrows), the same construction covers them.  It remains slow, and only its absolute
+# error is small; the faster method of ``skdgn`` does not use triangles, and is compared with this
+# one in the tests.
 
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.3), layout="constrained")
 colors = plt.colormaps["viridis"](found / found.max())
