@@ -3,8 +3,8 @@ A posterior with several modes
 ==============================
 
 Where the generator folds, different latent points explain the same sample.  The posterior is then
-far from Gaussian; here it is exact: its density, mean, mode, independent draws, and what a Gaussian
-approximation, as in a variational autoencoder, would lose.
+far from Gaussian.  Here its density, mean, mode and independent draws are computed exactly, and so
+is the loss of a Gaussian approximation, as in a variational autoencoder.
 """
 
 import matplotlib.pyplot as plt
@@ -13,8 +13,8 @@ import numpy as np
 from skdgn import PiecewiseAffineDGN
 
 # %%
-# A generator that folds the plane twice, ``x = (|z_1|, |z_2 + z_1 / 2|)``, with some noise; and a
-# sample with four explanations.
+# The generator folds the plane twice, ``x = (|z_1|, |z_2 + z_1 / 2|)``, with some noise; four
+# latent points explain the sample.
 
 model = PiecewiseAffineDGN.from_network(
     coefs=[[[1.0, 0.0], [0.5, 1.0]], [[1.0, 0.0], [0.0, 1.0]]],
@@ -27,8 +27,8 @@ posterior = model.posterior(row)
 mode, draws = posterior.mode()[0], posterior.sample(1500, random_state=0)[:, 0]
 
 # %%
-# The best Gaussian q, in the sense of variational inference, settles in between or in one mode; its
-# divergence is what the Gaussian family costs.
+# The best Gaussian q, in the sense of variational inference, lies between the modes or at one of
+# them; its divergence is the loss of the Gaussian family.
 
 means, covariances = posterior.best_gaussian("kl")
 by_moments = posterior.kl_from(*posterior.best_gaussian("moments"))[0]
@@ -38,8 +38,9 @@ print(f"KL of the best Gaussian           {posterior.kl_from(means, covariances)
 print(f"KL of the moments' Gaussian       {by_moments:.4f}")
 
 # %%
-# The density on a grid, with the boundaries of the four regions; the mean, which explains
-# nothing; the mode; draws; and the best Gaussian's contours at one and two standard deviations.
+# The figure shows the density on a grid, with the boundaries of the four regions; the mean, which
+# does not explain the sample; the mode; draws; and the contours of the best Gaussian at one and two
+# standard deviations.
 
 axis = np.linspace(-2.6, 2.6, 261)
 grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
