@@ -2,11 +2,11 @@
 Densities and posteriors of random networks
 ===========================================
 
-Networks that nobody has trained, as in the first figures of the paper [1]_: one latent dimension,
-hidden layers of 4 and 16 leaky-ReLU units, two features, noise of standard deviation 0.1.  The
-density of the samples and the posterior of the latent variable are exact; both are less simple than
-one might think of a standard normal variable and a small network.  (Of sixty seeds, these are four
-whose curves come close to themselves.)
+These networks have random weights, as in the first figures of the paper [1]_: one latent dimension,
+hidden layers of 4 and 16 leaky-ReLU units, two features, and noise with a standard deviation of
+0.1.  The density of the samples and the posterior of the latent variable are exact; both are more
+complex than one might expect from a standard normal variable and a small network. (These four of
+sixty seeds have curves that come close to themselves.)
 
 .. [1] R. Balestriero, S. Paris, R. G. Baraniuk, *Analytical Probability Distributions and
    EM-Learning for Deep Generative Networks*, 2020.
@@ -38,10 +38,10 @@ def random_network(seed):
 models = {seed: random_network(seed) for seed in SEEDS}
 
 # %%
-# For each network two samples are looked at: one drawn at random (black), and the one of 1,500
-# draws whose posterior is the widest (orange).  The posterior says which latent points may be
-# behind a sample.  Where the curve passes by twice it has two modes, and its mean may lie where
-# nothing is.  Kinks of the density are at the boundaries of the regions.
+# For each network two samples are shown: one drawn at random (black), and the one of 1,500 draws
+# with the widest posterior (orange).  The posterior describes which latent points explain a sample.
+# If the curve passes the sample twice, the posterior has two modes, and its mean may lie where its
+# density is low.  The kinks of the density are at the boundaries of the regions.
 
 LATENT = np.linspace(-3.5, 3.5, 3001)
 figure, panels = plt.subplots(len(SEEDS), 3, figsize=(12, 3.1 * len(SEEDS)), layout="constrained")
