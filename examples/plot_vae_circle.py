@@ -3,12 +3,12 @@ EM against a variational autoencoder: the noisy circle
 ======================================================
 
 A variational autoencoder (VAE) has the same generator and the same noise, but learns them from a
-lower bound of the likelihood, by small random steps.  The density of its decoder can be computed
-exactly all the same.  So both are compared by what they are meant to maximize: same decoder, same
-random weights at the start, same samples.
+lower bound of the likelihood, by stochastic gradient steps.  The density of its decoder can still
+be computed exactly.  Both are therefore compared by the likelihood, which they aim to maximize:
+with the same decoder, the same initial random weights, and the same samples.
 
-Here training is cut short, to take a minute; ``benchmarks/vae.py`` trains every VAE until its
-lower bound stands still.
+Here training is shortened to a minute; ``benchmarks/vae.py`` trains every VAE until its lower bound
+converges.
 """
 
 import time
@@ -44,9 +44,9 @@ def random_decoder(hidden, seed):
 
 
 # %%
-# EM goes on from an estimator made of the decoder's weights: ``warm_start=True``.  A VAE takes the
-# decoder itself.  After every tenth epoch, when the clock stands still, the exact likelihood of its
-# decoder is noted, and the exact divergence of the encoder's q(z | x) from the posterior.
+# EM continues from an estimator with the weights of the decoder: ``warm_start=True``.  A VAE is
+# given the decoder itself.  After every tenth epoch, with the clock stopped, the exact likelihood
+# of its decoder is recorded, and the exact divergence of the encoder's q(z | x) from the posterior.
 
 
 def run_em(model):
@@ -90,9 +90,9 @@ def run_vae(decoder, noise, learning_rate, seed):
 
 
 # %%
-# The noise at the start is a fifth of the variance of the samples.  With more, a VAE soon ignores
-# its latent variable, and the circle remains a round blob, for which 2.15 is as good as it gets; EM
-# does not mind.
+# The initial noise is a fifth of the variance of the samples.  With more noise, a VAE soon ignores
+# its latent variable, and its density remains a spherical Gaussian, for which 2.15 is the best
+# possible value; EM is not affected.
 
 variance = X.var(axis=0).mean()
 decoder = random_decoder((8, 8), seed=0)
@@ -102,8 +102,8 @@ print(f"  EM          {run_em(start_of_em(decoder, 0.5 * variance))[0][-1]:.3f}"
 print(f"  VAE 0.0050  {run_vae(decoder, 0.5 * variance, 0.005, seed=0)[2, -1]:.3f}")
 
 # %%
-# Now the comparison.  EM is also shown from the start that it finds for itself, which is what
-# ``fit`` does without a decoder.
+# The figure compares both.  EM is also shown from its default start, which ``fit`` uses without a
+# decoder.
 
 figure, panels = plt.subplots(2, 3, figsize=(11, 6.4), layout="constrained")
 for (by_epoch, by_time, divergences), hidden in zip(panels, [(8,), (8, 8)], strict=True):
