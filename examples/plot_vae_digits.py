@@ -3,12 +3,12 @@ EM against a variational autoencoder: the digit four
 ====================================================
 
 Images of the digit four have hundreds of pixels; a generator with one latent variable and hidden
-layers of 8 and 16 units bends a line through them.  EM and a variational autoencoder (VAE) learn it
+layers of 8 and 16 units describes them by a curve.  EM and a variational autoencoder (VAE) learn it
 from the same random weights, and are compared by the exact likelihood.
 
-The images are MNIST's, from the folder named by the environment variable ``SKDGN_DATA`` or from
-OpenML, and scikit-learn's small digits where neither can be had.  Training is cut short, to take
-a minute; ``benchmarks/vae.py`` trains every VAE until its lower bound stands still.
+The images are MNIST's, from the folder given by the environment variable ``SKDGN_DATA`` or from
+OpenML, or scikit-learn's small digits if neither is available.  Training is shortened to a minute;
+``benchmarks/vae.py`` trains every VAE until its lower bound converges.
 """
 
 import gzip
@@ -64,7 +64,7 @@ noise = X.var(axis=0).mean()  # at the start
 print(f"{len(X)} images of {side} x {side} pixels")
 
 # %%
-# One variance for the noise of all pixels: some of them are always white.
+# The noise has one variance for all pixels, because some of them are always white.
 
 
 def run_em(model):
@@ -102,7 +102,7 @@ def run_vae(decoder, learning_rate, seed):
 
 
 # %%
-# Two random starts; and for EM also the start that it finds for itself.
+# There are two random starts, and for EM also its default start.
 
 models, table = {}, {}
 figure = plt.figure(figsize=(11, 8.0), layout="constrained")
@@ -137,14 +137,14 @@ for name, ends in table.items():
     print(f"  {name:26s}" + "  ".join(f"{end:.1f}" for end in ends))
 
 # %%
-# Curves; and what the models of the first start make of twelve values of z, quantiles of the prior
-# from one end to the other.
+# The figure shows the curves, and the images that the models of the first start generate from
+# twelve values of z, quantiles of the prior from one end to the other.
 #
-# Likelihood is not the beauty of samples.  From random weights EM soon explains all images by a
-# short piece of the line.  To waste the rest of the prior costs a nat or two, of hundreds, so it
-# stays there, and most values of z, on which no image lies, give no digit.  The start that EM finds
-# for itself spreads the images over all of the prior first: the likelihood is higher, and every
-# value of z gives a four.
+# A high likelihood does not imply realistic samples.  From random weights, EM soon explains all
+# images by a short piece of the line.  Not using the rest of the prior costs only a nat or two, of
+# hundreds, so EM stays there, and most values of z, which correspond to no image, do not generate a
+# digit.  The default start of EM first spreads the images over the whole prior: the likelihood is
+# higher, and every value of z generates a four.
 
 lowest = min(min(ends) for ends in table.values())
 by_epoch.set(xlabel="epochs, iterations of EM", ylabel="exact negative log-likelihood")
