@@ -3,12 +3,12 @@ EM against a variational autoencoder: samples of a wave
 =======================================================
 
 A curve that is not closed is an easier task than the circle for a variational autoencoder (VAE):
-every sample has one explanation, and a Gaussian q(z | x) is nearly right.  EM still needs fewer
-passes over the samples and less time for a better fit, as the exact likelihood tells, and the
-samples show.
+one latent point explains each sample, and a Gaussian q(z | x) is nearly correct.  EM still requires
+fewer passes over the samples and less time for a better fit, as the exact likelihood and the
+generated samples show.
 
-Here training is cut short, to take a minute; ``benchmarks/vae.py`` trains every VAE until its
-lower bound stands still.
+Here training is shortened to a minute; ``benchmarks/vae.py`` trains every VAE until its lower bound
+converges.
 """
 
 import time
@@ -35,8 +35,8 @@ X = make_wave(1000, noise=0.1, random_state=0)
 noise = 0.2 * X.var(axis=0).mean()  # at the start
 
 # %%
-# The same random weights for EM and for the VAEs.  What is noted of a VAE, when its clock stands
-# still, are the exact likelihood of its decoder and the exact divergence of its encoder.
+# EM and the VAEs start from the same random weights.  The exact likelihood of the decoder of a VAE
+# and the exact divergence of its encoder are recorded with the clock stopped.
 
 
 def run_em(decoder):
@@ -105,7 +105,7 @@ for name, ends in table.items():
     print(f"  {name:26s}" + "  ".join(f"{end:.3f}" for end in ends))
 
 # %%
-# Curves, and samples of the models from the first start.
+# The figure shows the curves, and samples from the models of the first start.
 
 by_epoch.set(xlabel="epochs, iterations of EM", ylabel="exact negative log-likelihood")
 by_time.set(xlabel="seconds", xscale="log")
