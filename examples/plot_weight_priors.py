@@ -1,11 +1,11 @@
 """
-Priors on the weights, for few samples
-======================================
+Priors on the weights for few samples
+=====================================
 
-With few samples a network follows their noise.  A prior on the weights holds it back: Gaussian (a
-ridge), Laplace (exact zeros) or uniform (a bound on every weight).  The fit then maximizes the
-likelihood times the prior, and that is what never decreases.  Which prior, and how wide, is told
-by new samples.
+With few samples a network overfits their noise.  A prior on the weights regularizes it: Gaussian
+(ridge), Laplace (exact zeros) or uniform (a bound on every weight).  The fit then maximizes the
+likelihood times the prior, and this product never decreases.  The prior and its scale are chosen by
+new samples.
 """
 
 import warnings
@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skdgn import PiecewiseAffineDGN
 
 # %%
-# Forty samples on a wave, in two of five features; the other three are noise and nothing else.
+# Forty samples lie on a wave in two of five features; the other three features are pure noise.
 
 
 def draw(n_rows, seed):
@@ -52,10 +52,10 @@ def fit(X, prior, scale):
 
 
 # %%
-# Every prior at several scales, on three draws of the samples.  ``prior_scale`` is the standard
-# deviation of the Gaussian, the scale of the Laplace prior, and the bound of the uniform one.
-# The noise is spherical: a prior on the weights says nothing about the noise, and with a variance
-# for each feature, forty samples would let one of them vanish.
+# Every prior is fitted at several scales, to three draws of the samples.  ``prior_scale`` is the
+# standard deviation of the Gaussian, the scale of the Laplace prior, and the bound of the uniform
+# one.  The noise is spherical: a prior on the weights does not regularize the noise, and with a
+# variance for each feature, one of them would vanish with forty samples.
 
 training = [draw(40, seed) for seed in range(N_REPEATS)]
 free = [fit(X, None, 1.0) for X in training]
@@ -85,9 +85,9 @@ for prior, model in chosen.items():
     )
 
 # %%
-# The output weights of the best fits, a row for each feature: the last three should be zero.  The
-# Laplace prior comes nearest to that: it keeps two hidden units of twelve.  The best scale was read
-# off new samples here; ``GridSearchCV`` does the same with samples held out.
+# The figure shows the output weights of the best fits, with a row for each feature: the last three
+# should be zero.  The Laplace prior comes closest: it keeps two of twelve hidden units.  Here the
+# best scale was chosen by new samples; ``GridSearchCV`` does the same with held-out samples.
 
 figure = plt.figure(figsize=(14, 6.6), layout="constrained")
 upper, lower = figure.subfigures(2, 1, height_ratios=[1.25, 1.0])
