@@ -1,10 +1,10 @@
 """
-Why is this sample odd?
-=======================
+Explaining why a sample is an outlier
+=====================================
 
-A table of wines, and one of them with a wrong entry: a value that other wines have, but not those
-that are like this one in everything else.  The score says that it is odd, a p-value how odd, and
-contributions of the features why.
+In a table of wines, one wine has a wrong value: other wines have this value, but not those that
+are similar in all other features.  The score shows that the wine is an outlier, a p-value how
+unusual it is, and the contributions of the features why.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,7 @@ network = PiecewiseAffineDGN(2, hidden_layer_sizes=(4,), tol=1e-2)
 detector = DGNOutlierDetector(network, random_state=0).fit(train)
 
 # %%
-# One of the new wines is given the flavanoids of another, which are nothing special on their own.
+# One of the new wines is given the flavanoids of another, a value that is ordinary on its own.
 
 odd = new.iloc[[0]].copy()
 before, after = odd["flavanoids"].iloc[0], train["flavanoids"].quantile(0.95)
@@ -44,7 +44,7 @@ total = -detector.score_samples(odd)[0]
 print(f"without that they add up to {detector.explain(odd).sum():.6f}: -log p(x) is {total:.6f}")
 
 # %%
-# Each value against the density of its feature, given all others.
+# The display shows each value and the density of its feature given all others.
 
 display = OutlierDisplay.from_estimator(detector, odd.to_numpy()[0], n_panels=8)
 display.figure_.savefig("why_odd.png", dpi=120)
