@@ -2,10 +2,10 @@
 The zero-noise limit, and generative latent optimization
 ========================================================
 
-What happens to the exact posterior as the noise vanishes?  It gathers at the latent point whose
-image is nearest to the sample.  Alternating between that point and the weights is generative latent
-optimization (GLO) [1]_, which thereby becomes EM without noise [2]_.  This example follows the
-posterior into the limit, and compares what the two algorithms end with.
+As the noise vanishes, the exact posterior concentrates at the latent point whose image is nearest
+to the sample.  Alternating between this point and the weights is generative latent optimization
+(GLO) [1]_, which can therefore be seen as EM without noise [2]_. This example follows the posterior
+to the limit, and compares the results of the two algorithms.
 
 .. [1] P. Bojanowski, A. Joulin, D. Lopez-Paz, A. Szlam, *Optimizing the Latent Space of Generative
    Networks*, 2018.
@@ -27,8 +27,8 @@ X = make_noisy_circle(300, noise=0.1, random_state=0)
 X_test = make_noisy_circle(2000, noise=0.1, random_state=1)
 
 # %%
-# A fitted curve, and the same curve with less and less noise.  ``mode(zero_noise=True)`` is the
-# limit itself: no small number stands for zero in it.
+# We use a fitted curve, and the same curve with less and less noise.  ``mode(zero_noise=True)`` is
+# the exact limit, which does not replace zero by a small number.
 
 fitted = PiecewiseAffineDGN(
     hidden_layer_sizes=(8,), covariance_type="spherical", tol=1e-3, random_state=0
@@ -58,9 +58,10 @@ for deviation, model in zip(deviations, narrowed, strict=True):
 
 # %%
 # The paper writes the limit as the minimum of ``|x - g(z)|^2 + |z|^2``.  But the second term comes
-# from the prior, which is as strong as ever while the first is divided by a vanishing variance: it
-# only decides between points that are equally near.  Then the limit is not one point either:
-# the second network below folds the line, and both points keep their half of the posterior.
+# from the prior, which does not change while the first is divided by a vanishing variance: it only
+# decides between points at the same distance.  If there are several, the limit is not a single
+# point either: the second network below folds the line, and each of the two points keeps half of
+# the posterior.
 
 penalized = latent[(squares + latent**2).argmin()]
 print(f"with the penalty kept, the minimum would be at {penalized:.4f} instead of {limit:.4f}")
@@ -70,9 +71,9 @@ two = fold.posterior([[1.0, 0.0]])
 print(f"two equally near points: mean {two.mean[0, 0]:.4f}, shares {two.responsibilities[0]}")
 
 # %%
-# GLO: find the nearest point of each sample, then fit the weights to these codes by least squares,
-# and again.  EM does the same with expectations in place of nearest points, and with a noise that
-# is learned.  Both start from the same network.
+# GLO finds the nearest point of each sample, fits the weights to these codes by least squares, and
+# repeats this.  EM does the same with expectations instead of nearest points, and with learned
+# noise.  Both start from the same network.
 
 
 def unpack(parameters):
@@ -133,8 +134,8 @@ for name, values in codes.items():
     print(f"codes of {name}: mean {values.mean():.2f}, deviation {values.std():.2f}")
 
 # %%
-# GLO comes closer to the samples: that is all it is asked for.  It does not ask how probable the
-# codes are, nor how much of a sample is noise; what it learned is therefore a worse density.
+# GLO comes closer to the samples, which is its only objective.  It does not consider how probable
+# the codes are, nor how much of a sample is noise, and therefore learns a worse density.
 
 figure, axes = plt.subplots(2, 3, figsize=(13.5, 7.6), layout="constrained")
 axis = np.linspace(-2.5, 2.5, 4001)
