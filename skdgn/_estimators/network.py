@@ -246,7 +246,7 @@ default="auto"
     names the features whose noise is at this floor, because it determines how high their densities
     are.  With ``covariance_type="full"``, the noise covariance minus the diagonal matrix of the
     floors is positive semidefinite; with ``"spherical"``, the variance is not below the mean of the
-    floors; with ``"factor"``, the variances beside the factors are not below the floors.  In
+    floors; with ``"factor"``, the variances besides the factors are not below the floors.  In
     `partial_fit`, the first chunk sets the floors.
 
     **Automatic sizes.**  With ``"auto"``, a linear network is fitted first.  Then units are added
