@@ -102,7 +102,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
 
     Examples
     --------
-    Two answers, and two intervals:
+    Two modes, and two intervals:
 
     >>> import numpy as np
     >>> from skdgn import DGNRegressor
