@@ -1,8 +1,8 @@
-"""Compile ahead of time what the first calls would have to wait for.
+"""Compile the kernels that the first calls would otherwise compile.
 
-From a shell, ``python -m skdgn.compile``; with ``--help`` it lists its options.  What is compiled
-is kept where Numba keeps it: in a folder of its own beside the package, in the user's cache, or
-where the environment variable ``NUMBA_CACHE_DIR`` says.
+Run ``python -m skdgn.compile`` in a shell; ``--help`` lists its options.  Numba caches the compiled
+kernels in the package folder, in the user's cache folder, or in the folder given by the environment
+variable ``NUMBA_CACHE_DIR``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CALLS: dict[str, Callable[[PiecewiseAffineDGN, Any], object]] = {
 
 
 def compile_ahead(n_components: Sequence[int] = (1, 2, 3), verbose: int = 1) -> int:
-    """Compile what `fit`, `score_samples`, `posterior` and `impute` need.
+    """Compile the kernels that `fit`, `score_samples`, `posterior` and `impute` require.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def compile_ahead(n_components: Sequence[int] = (1, 2, 3), verbose: int = 1) -> 
     Returns
     -------
     n_compiled : int
-        Number of functions that had to be compiled; 0 if all had been before.
+        Number of functions that had to be compiled; 0 if all of them were cached.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Parameters
     ----------
     arguments : sequence of str, default=None
-        Its options; None takes those of this process.
+        Options of the command; None uses those of this process.
 
     Examples
     --------
