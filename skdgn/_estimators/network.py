@@ -129,7 +129,7 @@ class PiecewiseAffineDGN(
         rejected; ``"joint"`` usually reaches a higher likelihood.
     init_params : {"auto", "tree", "isomap", "pca", "independent", "sheet", "random"}, \
 default="auto"
-        How the latent coordinates are initialized to which the first network is fitted.  ``"tree"``
+        Initialization of the latent coordinates to which the first network is fitted.  ``"tree"``
         follows a minimum spanning tree (with two or more latent dimensions, it is the same as
         ``"isomap"``), ``"isomap"`` preserves distances along the samples, ``"pca"`` uses principal
         components, ``"independent"`` rotates these so that each is as non-Gaussian as possible,
