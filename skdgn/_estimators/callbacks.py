@@ -14,25 +14,25 @@ __all__ = ["FitTasks"]
 
 
 class FitTasks:
-    """The tasks of a fit as callbacks see them: the fit, its runs, their iterations.
+    """The tasks of a fit that callbacks receive: the fit, its runs, their iterations.
 
-    Callbacks are scikit-learn's, from version 1.9 on: an estimator has ``set_callbacks`` then.
-    The fit makes this object itself.
+    Callbacks are those of scikit-learn 1.9 or later, in which estimators have ``set_callbacks``.
+    The fit creates this object itself.
 
     Parameters
     ----------
     estimator : BaseEstimator
-        The estimator that is being fitted.
+        The estimator being fitted.
     n_runs : int
         Number of starts.
     max_iter : int
-        Largest number of iterations of each.
+        Maximum number of iterations of each.
     X : array-like of shape (n_samples, n_features)
-        The samples as the user gave them.
+        The samples as passed by the user.
     sample_weight : array-like of shape (n_samples,) or None
-        Their weights.
+        Weights of the samples.
     attributes : callable
-        Turns the result of an iteration into fitted attributes.
+        Function that converts the result of an iteration to fitted attributes.
 
     Examples
     --------
