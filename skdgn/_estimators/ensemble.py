@@ -255,6 +255,13 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
         -------
         params : dict
             Values by name.
+
+        Examples
+        --------
+        >>> from skdgn import DGNEnsemble, PiecewiseAffineDGN
+        >>> ensemble = DGNEnsemble([("bent", PiecewiseAffineDGN(tol=0.01))])
+        >>> ensemble.get_params()["bent__tol"]
+        0.01
         """
         has_names = isinstance(self.estimator, list | tuple) and all(map(_is_pair, self.estimator))
         parameters: dict[str, Any] = (

@@ -120,8 +120,9 @@ class DGNOutlierDetector(
 
     **Trimming.**  The estimator is fitted to all samples, and then again without the fraction
     ``trim`` of samples that are least likely, until the mean log density of the remaining samples
-    no longer increases.  This removes scattered outliers.  A cluster of outliers has a high density
-    once a network of a mixture has found it; use ``smallest_component`` to remove it.
+    no longer increases, ten times at most.  This removes scattered outliers.  A cluster of outliers
+    has a high density once a network of a mixture has found it; use ``smallest_component`` to
+    remove it.
 
     Examples
     --------
