@@ -36,8 +36,8 @@ from sklearn.model_selection import KFold, train_test_split
 from threadpoolctl import threadpool_limits
 
 from skdgn import DGNMixture, PiecewiseAffineDGN
-from skdgn._fit.em import Problem
-from skdgn._fit.weight_priors import WeightPrior
+from skdgn._fit.em.loop import Problem
+from skdgn._fit.m_step.weight_priors import WeightPrior
 from skdgn._network import Activation, Network
 from skdgn._noise import Noise
 from skdgn._runtime import Workers

@@ -18,7 +18,7 @@ from skdgn._fit.statistics import accumulate
 from skdgn._network import Activation, Network
 from skdgn._noise.gaussian import Noise
 from skdgn._partition.enumeration import build_partition
-from skdgn._posterior.visits import Visitor
+from skdgn._posterior.listed.visits import Visitor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the paper's route is with the tests
 from tests.reference import simplices

@@ -10,7 +10,7 @@ from skdgn._fit.statistics import expect
 from skdgn._network import Network
 from skdgn._noise.gaussian import Noise
 from skdgn._partition.enumeration import build_partition
-from skdgn._posterior.visits import Visitor
+from skdgn._posterior.listed.visits import Visitor
 from skdgn._runtime.workers import Workers
 
 N_ROWS = 2000

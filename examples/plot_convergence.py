@@ -20,8 +20,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._fit.em import Problem
-from skdgn._fit.weight_priors import WeightPrior
+from skdgn._fit.em.loop import Problem
+from skdgn._fit.m_step.weight_priors import WeightPrior
 from skdgn._network import Activation, Network
 from skdgn._noise.gaussian import Noise
 from skdgn._runtime.workers import Workers

@@ -13,9 +13,9 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._fit.em import Problem, State
-from skdgn._fit.maximization import gradient, linearize, maximize_noise
-from skdgn._fit.weight_priors import WeightPrior
+from skdgn._fit.em.loop import Problem, State
+from skdgn._fit.m_step.maximization import gradient, linearize, maximize_noise
+from skdgn._fit.m_step.weight_priors import WeightPrior
 from skdgn._network import Network
 from skdgn._noise.gaussian import Noise
 from skdgn._runtime.workers import Workers

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from skdgn._fit.damping import FIRST_DAMPING
 from skdgn._fit.em import Problem, Progress, climb
+from skdgn._fit.m_step import FIRST_DAMPING, WeightPrior
 from skdgn._fit.running_statistics import Running
 from skdgn._fit.scaling import Scaling
 from skdgn._fit.statistics import take_heavy
-from skdgn._fit.weight_priors import WeightPrior
 from skdgn._geometry import MOST_EXACT_DIMENSIONS
 from skdgn._network import Architecture, Network
 from skdgn._noise import KINDS, Noise, warranted_variances

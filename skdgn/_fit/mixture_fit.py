@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._fit.completion import complete_rows
-from skdgn._fit.em import Problem, Progress, climb
+from skdgn._fit.em import MixtureProblem, MixtureState, Problem, Progress, Step, climb
 from skdgn._fit.fitting import Fit, FitResult, Iteration, Parameters, Settings
-from skdgn._fit.mixture_em import MixtureProblem, MixtureState
-from skdgn._fit.mixture_search import Search
-from skdgn._fit.mixture_starts import (
+from skdgn._fit.m_step import NoisePrior
+from skdgn._fit.search import Search
+from skdgn._fit.starts import (
     Gaussians,
     bend_network,
+    complete_rows,
     find_responsibilities,
     make_networks,
 )
-from skdgn._fit.noise_priors import NoisePrior
-from skdgn._fit.steps import Step
 from skdgn._noise import KINDS
 from skdgn._runtime import Floats, ScaledRows, Workers, read, sample_rows
 

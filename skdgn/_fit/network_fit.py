@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._fit.completion import complete_rows
-from skdgn._fit.em import Progress, climb
+from skdgn._fit.em import MixtureProblem, MixtureState, Progress, Step, climb
 from skdgn._fit.fitting import Fit, FitResult, Iteration, Parameters, Settings
-from skdgn._fit.initialization import Start, starting_methods, starting_network
-from skdgn._fit.mixture_em import MixtureProblem, MixtureState
-from skdgn._fit.mixture_search import Search
-from skdgn._fit.steps import Step
+from skdgn._fit.search import Search
+from skdgn._fit.starts import Start, complete_rows, starting_methods, starting_network
 from skdgn._noise import KINDS
 from skdgn._partition import TooManyRegionsError
 from skdgn._runtime import Floats, read

@@ -3,7 +3,7 @@
 The output layer and the noise maximize the expected log-likelihood of the running statistics
 (`skdgn._fit.running_statistics`).  Hidden layers take a damped step on them as well, which holds
 the regions fixed; whether it is worth taking is for the exact log-likelihood of the chunk to
-decide, as it is for that of all samples in `skdgn._fit.em`.
+decide, as it is for that of all samples in `skdgn._fit.em.loop`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from skdgn._fit.damping import SMALLEST_DAMPING, Damping
-from skdgn._fit.em import Problem
+from skdgn._fit.em import MixtureProblem, MixtureState, Problem, Proposal
 from skdgn._fit.fitting import (
     Parameters,
     Settings,
@@ -26,7 +25,7 @@ from skdgn._fit.fitting import (
     raise_noise,
     restore_networks,
 )
-from skdgn._fit.mixture_em import MixtureProblem, MixtureState, Proposal
+from skdgn._fit.m_step import SMALLEST_DAMPING, Damping
 from skdgn._fit.mixture_fit import MixtureSettings, pool_noise
 from skdgn._fit.running_statistics import Running, share_weights
 from skdgn._fit.scaling import Scaling

@@ -7,9 +7,8 @@ import math
 import numpy as np
 
 from skdgn._noise import NoiseUnits, fill_holes, make_holes
-from skdgn._posterior.explorer import Explorer
-from skdgn._posterior.incomplete_conditionals import RegionMaps
-from skdgn._posterior.visits import Visitor, Visits
+from skdgn._posterior.explored import Explorer
+from skdgn._posterior.listed import RegionMaps, Visitor, Visits
 from skdgn._runtime import Floats, Workers, kernel
 
 

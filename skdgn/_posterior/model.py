@@ -15,14 +15,17 @@ from skdgn._geometry import MOST_EXACT_DIMENSIONS, CellIntegrals, Intervals
 from skdgn._network import Network
 from skdgn._noise import Independent, Noise, NoiseUnits
 from skdgn._partition import Partition, build_partition
-from skdgn._posterior.boxes import box_log_probabilities
-from skdgn._posterior.density_bounds import bound_log_densities
-from skdgn._posterior.explorer import Explorer
-from skdgn._posterior.feature_distributions import FeatureDistributions, distributions_given
+from skdgn._posterior.bounds import bound_log_densities
+from skdgn._posterior.explored import Explorer
+from skdgn._posterior.features import (
+    FeatureDistributions,
+    LineRegions,
+    box_log_probabilities,
+    distributions_given,
+)
 from skdgn._posterior.imputation import fill_with_draws, fill_with_means
-from skdgn._posterior.line_boxes import LineRegions
+from skdgn._posterior.listed import Visitor, Visits, concatenate
 from skdgn._posterior.posterior import Posterior
-from skdgn._posterior.visits import Visitor, Visits, concatenate
 from skdgn._posterior.weighted_sums import WeightedSum
 from skdgn._runtime import (
     MOST_ROWS,

@@ -19,10 +19,14 @@ import numpy as np
 from skdgn._geometry import nearest_point
 from skdgn._noise import Noise
 from skdgn._partition import Partition
-from skdgn._posterior.conditionals import Conditionals, condition
-from skdgn._posterior.frames import choose_frame
-from skdgn._posterior.observed import Integers, Observed, observed_parts
-from skdgn._runtime import Floats, inlined_kernel, kernel
+from skdgn._posterior.listed import (
+    Conditionals,
+    Observed,
+    choose_frame,
+    condition,
+    observed_parts,
+)
+from skdgn._runtime import Floats, Integers, inlined_kernel, kernel
 
 # Noise variance that counts as none, relative to the largest variance that the generator gives to
 # any direction of the features, in units of the noise: to find the region in which the limit is.

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdgn._posterior.comparison import Comparison
-from skdgn._posterior.explorer import Explorer
-from skdgn._posterior.gaussians import check_gaussians
+from skdgn._posterior.comparisons import Comparison, SampledComparison, check_gaussians
+from skdgn._posterior.explored import Explorer
+from skdgn._posterior.listed import Visitor, Visits
 from skdgn._posterior.modes import find_modes
-from skdgn._posterior.sampled_comparison import SampledComparison
 from skdgn._posterior.truncated_mixtures import Mixtures, draw_mixtures
-from skdgn._posterior.visits import Visitor, Visits
 from skdgn._runtime import Floats, Reporter, check_integer, finite_array, make_generator
 
 # Share of a region's variance, if it were not truncated, that is left of it at least: a guess.

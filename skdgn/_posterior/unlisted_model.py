@@ -24,10 +24,9 @@ from skdgn._partition import (
     build_partition,
     refuse_hopeless,
 )
-from skdgn._posterior.box_exploration import BoxExplorer, Gaussians
-from skdgn._posterior.frames import count_coordinates
+from skdgn._posterior.bounds import BoxExplorer, Gaussians
+from skdgn._posterior.listed import Visitor, count_coordinates
 from skdgn._posterior.model import MOST_REGIONS, Model, NetworkModel
-from skdgn._posterior.visits import Visitor
 from skdgn._runtime import Floats, Workers, read
 
 # Samples that are explored together: what is known of a box serves all of them.

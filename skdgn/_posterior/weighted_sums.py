@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._posterior.feature_distributions import (
+from skdgn._posterior.features import (
     NEGLIGIBLE_SHARE,
     FeatureDistributions,
+    LineRegions,
     mix,
 )
-from skdgn._posterior.line_boxes import LineRegions
 from skdgn._runtime import MOST_ROWS, Bools, Floats, Integers, RandomSource, Workers, row_batches
 
 

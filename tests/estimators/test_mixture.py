@@ -13,9 +13,9 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-import skdgn._fit.steps
+import skdgn._fit.em.steps
 from skdgn import DGNMixture, PiecewiseAffineDGN
-from skdgn._fit.mixture_em import MixtureProblem
+from skdgn._fit.em.mixture import MixtureProblem
 from tests.mixtures import FLAT_PRIORS, ROUNDING, make_clusters, short_mixture
 from tests.reference.factor_analyzers import FactorAnalyzers
 
@@ -57,7 +57,7 @@ def test_full_noise_without_hidden_layers_is_a_gaussian_mixture():
 def test_diagonal_noise_without_hidden_layers_is_a_mixture_of_factor_analyzers(
     n_components, monkeypatch
 ):
-    monkeypatch.setattr(skdgn._fit.steps, "_MOST_STRETCH", 1.0)  # the steps of EM, one by one
+    monkeypatch.setattr(skdgn._fit.em.steps, "_MOST_STRETCH", 1.0)  # the steps of EM, one by one
     X = make_clusters(200, n_features=5)
     linear = PiecewiseAffineDGN(n_components, hidden_layer_sizes=(), reg_covar=1e-10)
     ours = short_mixture(estimator=linear, max_iter=2, tol=0.0, warm_start=True, **FLAT_PRIORS)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from skdgn._fit import maximization as _maximization
-from skdgn._fit.em import Problem, State
-from skdgn._fit.maximization import linearize
-from skdgn._fit.weight_priors import WeightPrior
+from skdgn._fit.em.loop import Problem, State
+from skdgn._fit.m_step import maximization as _maximization
+from skdgn._fit.m_step.maximization import linearize
+from skdgn._fit.m_step.weight_priors import WeightPrior
 from skdgn._network import Network
 from skdgn._noise.gaussian import Noise
 from skdgn._runtime.workers import Workers

@@ -11,12 +11,12 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skdgn import DGNMixture, PiecewiseAffineDGN
-from skdgn._fit import any_layers
-from skdgn._fit import maximization as _maximization
-from skdgn._fit.any_layers import fit_any_layers
-from skdgn._fit.em import Problem, State
-from skdgn._fit.maximization import GaussNewtonSystem, gradient, linearize
-from skdgn._fit.weight_priors import WeightPrior
+from skdgn._fit.em.loop import Problem, State
+from skdgn._fit.m_step import maximization as _maximization
+from skdgn._fit.m_step.maximization import GaussNewtonSystem, gradient, linearize
+from skdgn._fit.m_step.weight_priors import WeightPrior
+from skdgn._fit.starts import any_layers
+from skdgn._fit.starts.any_layers import fit_any_layers
 from skdgn._network import Architecture, Network
 from skdgn._noise import Noise
 from skdgn._runtime.workers import Workers

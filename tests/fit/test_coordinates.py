@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 from sklearn.datasets import make_s_curve
 
-from skdgn._fit.coordinates import (
+from skdgn._fit.starts.coordinates import (
     METHODS,
     _neighborhood_graph,
     _spanning_tree,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skdgn._fit.counterparts import dense_counterparts, imitate
+from skdgn._fit.starts.counterparts import dense_counterparts, imitate
 from skdgn._network import Architecture, Network
 from skdgn.layers import Conv1d, Dense, HardTanh, MaxOut, PReLU, Reshape
 from tests.networks import random_network

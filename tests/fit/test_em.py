@@ -9,7 +9,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._fit.weight_priors import PRIORS
+from skdgn._fit.m_step.weight_priors import PRIORS
 from skdgn._network import ACTIVATIONS
 from skdgn._noise import COVARIANCE_TYPES
 from tests.portions import portions

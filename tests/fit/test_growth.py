@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdgn._fit.growth import (
+from skdgn._fit.starts.growth import (
     LatentPoints,
     add_units,
     halve_latent_space,

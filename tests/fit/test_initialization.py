@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_s_curve
 
-from skdgn._fit import least_squares as _least_squares
-from skdgn._fit.coordinates import (
+from skdgn._fit.starts import least_squares as _least_squares
+from skdgn._fit.starts.coordinates import (
     METHODS,
 )
-from skdgn._fit.initialization import (
+from skdgn._fit.starts.initialization import (
     MAX_ROWS,
     starting_methods,
     starting_network,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdgn._fit import least_squares as _least_squares
-from skdgn._fit.initialization import (
+from skdgn._fit.starts import least_squares as _least_squares
+from skdgn._fit.starts.initialization import (
     starting_network,
 )
-from skdgn._fit.least_squares import Pairs, _smooth, fit_to_coordinates
+from skdgn._fit.starts.least_squares import Pairs, _smooth, fit_to_coordinates
 from skdgn._network import Activation, Architecture
 from tests.curves import (
     ACTIVATIONS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdgn._fit import maximization as _maximization
-from skdgn._fit.maximization import GaussNewtonSystem, gradient, linearize, maximize_noise
+from skdgn._fit.m_step import maximization as _maximization
+from skdgn._fit.m_step.maximization import GaussNewtonSystem, gradient, linearize, maximize_noise
 from skdgn._noise import COVARIANCE_TYPES, Noise
 from tests.fit.problems import (
     linearization_of,

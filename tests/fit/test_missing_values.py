@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._fit.em import Problem
-from skdgn._fit.maximization import gradient, linearize, maximize_noise
-from skdgn._fit.weight_priors import PRIORS, WeightPrior
+from skdgn._fit.em.loop import Problem
+from skdgn._fit.m_step.maximization import gradient, linearize, maximize_noise
+from skdgn._fit.m_step.weight_priors import PRIORS, WeightPrior
 from skdgn._network import Network
 from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._runtime.workers import Workers

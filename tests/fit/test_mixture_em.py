@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logsumexp
 
 from skdgn import DGNMixture, PiecewiseAffineDGN
-from skdgn._fit.mixture_em import NetworkVisits, log_density_bounds, log_of
+from skdgn._fit.em.mixture import NetworkVisits, log_density_bounds, log_of
 from skdgn._network import ACTIVATIONS
 from skdgn._posterior.model import Model
 from skdgn._runtime.workers import Workers

@@ -10,13 +10,13 @@ from sklearn.base import clone
 from sklearn.mixture import GaussianMixture
 
 from skdgn import DGNMixture, PiecewiseAffineDGN
-from skdgn._fit.em import Problem, climb
-from skdgn._fit.initialization import starting_network
-from skdgn._fit.mixture_em import MixtureProblem, MixtureState
-from skdgn._fit.mixture_search import Search
+from skdgn._fit.em.loop import Problem, climb
+from skdgn._fit.em.mixture import MixtureProblem, MixtureState
+from skdgn._fit.em.steps import Step
+from skdgn._fit.m_step.weight_priors import WeightPrior
 from skdgn._fit.scaling import Scaling
-from skdgn._fit.steps import Step
-from skdgn._fit.weight_priors import WeightPrior
+from skdgn._fit.search.mixture_search import Search
+from skdgn._fit.starts.initialization import starting_network
 from skdgn._network import Activation, Architecture
 from skdgn._noise import KINDS
 from skdgn._runtime import Workers

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.mixture import GaussianMixture
 
 from skdgn import DGNMixture, PiecewiseAffineDGN
-from skdgn._fit.growth import write_linear_network
+from skdgn._fit.starts.growth import write_linear_network
 from skdgn._network import ACTIVATIONS, Activation, Architecture
 from skdgn._noise import KINDS, Dense
 from skdgn._runtime.seeds import draw_seed

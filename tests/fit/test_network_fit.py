@@ -16,8 +16,8 @@ from sklearn.model_selection import GridSearchCV
 import skdgn._fit.fitting
 import skdgn._fit.network_fit
 from skdgn import PiecewiseAffineDGN
-from skdgn._fit import em as _em
-from skdgn._fit.mixture_em import MixtureProblem
+from skdgn._fit.em import loop as _em
+from skdgn._fit.em.mixture import MixtureProblem
 from skdgn._fit.scaling import Scaling
 from skdgn._partition.enumeration import TooManyRegionsError
 from skdgn._runtime.tables import merge_duplicates

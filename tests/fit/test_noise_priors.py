@@ -9,7 +9,7 @@ import scipy.stats
 from sklearn.covariance import oas
 
 from skdgn import DGNMixture, PiecewiseAffineDGN
-from skdgn._fit.noise_priors import NoisePrior, estimate_weight
+from skdgn._fit.m_step.noise_priors import NoisePrior, estimate_weight
 from skdgn._noise import KINDS, Dense
 from skdgn._noise.gaussian import Noise
 from skdgn._noise.pooling import pool_covariances

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skdgn._fit import maximization as _maximization
-from skdgn._fit import penalization as _penalization
-from skdgn._fit.maximization import GaussNewtonSystem, linearize
-from skdgn._fit.penalization import PenalizedSystem
-from skdgn._fit.weight_priors import PRIORS, WeightPrior
+from skdgn._fit.m_step import maximization as _maximization
+from skdgn._fit.m_step import penalization as _penalization
+from skdgn._fit.m_step.maximization import GaussNewtonSystem, linearize
+from skdgn._fit.m_step.penalization import PenalizedSystem
+from skdgn._fit.m_step.weight_priors import PRIORS, WeightPrior
 from skdgn._network import Network
 from skdgn._noise import COVARIANCE_TYPES
 from tests.fit.problems import (

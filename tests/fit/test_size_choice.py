@@ -13,7 +13,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
 
 from skdgn import DGNMixture, PiecewiseAffineDGN
-from skdgn._fit import size_choice, size_path
+from skdgn._fit.sizes import size_choice, size_path
 from skdgn.datasets import make_wave
 from tests.mixtures import make_clusters
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skdgn._fit.em import climb
-from skdgn._fit.mixture_em import MixtureProblem, MixtureState
-from skdgn._fit.steps import Step
+from skdgn._fit.em.loop import climb
+from skdgn._fit.em.mixture import MixtureProblem, MixtureState
+from skdgn._fit.em.steps import Step
 from skdgn._network import Network
 from tests.fit.problems import make_network, make_noise, make_problem
 
@@ -50,7 +50,7 @@ def test_going_farther_than_em_takes_fewer_steps(covariance_type, monkeypatch):
     network = Network.dense([rng.normal(size=(3, 1))], [np.zeros(3)])  # factor analysis
     start = problem.begin(np.ones(1), [(network, make_noise(covariance_type))])
     farther = climb(Step(problem, "joint", 1e-9), start, 1000, 1e-9)
-    monkeypatch.setattr("skdgn._fit.steps._MOST_STRETCH", 1.0)
+    monkeypatch.setattr("skdgn._fit.em.steps._MOST_STRETCH", 1.0)
     plain = climb(Step(problem, "joint", 1e-9), start, 1000, 1e-9)
     assert farther.state.lower_bound == pytest.approx(plain.state.lower_bound, abs=1e-6)
     assert 3 * len(farther.lower_bounds) < 2 * len(plain.lower_bounds)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from skdgn import PiecewiseAffineDGN
-from skdgn._fit.weight_priors import PRIORS, Density, PriorTerms, WeightPrior
+from skdgn._fit.m_step.weight_priors import PRIORS, Density, PriorTerms, WeightPrior
 from skdgn._network import Network
 from skdgn.datasets import make_noisy_circle
 from tests.networks import random_network, with_weights

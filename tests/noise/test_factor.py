@@ -12,10 +12,10 @@ from sklearn.decomposition import FactorAnalysis
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import DGNMixture, PiecewiseAffineDGN
-from skdgn._fit.em import Problem
-from skdgn._fit.maximization import latent_moments
+from skdgn._fit.em.loop import Problem
+from skdgn._fit.m_step.maximization import latent_moments
+from skdgn._fit.m_step.weight_priors import WeightPrior
 from skdgn._fit.statistics import expect
-from skdgn._fit.weight_priors import WeightPrior
 from skdgn._noise import Dense, OfSamples, Sum
 from skdgn._noise.factor import Factor, analyze_factors
 from skdgn._noise.gaussian import Noise

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from skdgn import DGNEnsemble, PiecewiseAffineDGN
-from skdgn._posterior import attribution
+from skdgn._posterior.features import attribution
 from tests.networks import random_network
 
 

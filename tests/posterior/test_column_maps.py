@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.differentiate import derivative
 
-from skdgn._posterior.column_maps import (
+from skdgn._posterior.transformed.column_maps import (
     NAMED_FUNCTIONS,
     ColumnMaps,
     Line,

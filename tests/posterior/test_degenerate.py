@@ -9,8 +9,8 @@ from skdgn._network import ACTIVATIONS, Network
 from skdgn._noise.gaussian import Noise
 from skdgn._partition.composed_maps import ComposedMaps
 from skdgn._partition.enumeration import Partition, build_partition
+from skdgn._posterior.listed.visits import Visitor
 from skdgn._posterior.model import Model
-from skdgn._posterior.visits import Visitor
 from skdgn._runtime.workers import Workers
 from tests.networks import make_network, nearly_concurrent
 from tests.portions import usually

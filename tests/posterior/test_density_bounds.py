@@ -13,9 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from skdgn import DGNEnsemble, DGNMixture, PiecewiseAffineDGN
 from skdgn._network import Network
 from skdgn._noise import Noise
-from skdgn._posterior import Model, density_bounds
-from skdgn._posterior.density_bounds import BoundSearch
-from skdgn._posterior.likelihoods import Likelihood
+from skdgn._posterior import Model
+from skdgn._posterior.bounds import density_bounds
+from skdgn._posterior.bounds.density_bounds import BoundSearch
+from skdgn._posterior.explored.likelihoods import Likelihood
 from skdgn._runtime import Workers
 from skdgn.layers import Dense, MaxOut, ReLU
 from tests.networks import random_network

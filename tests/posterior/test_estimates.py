@@ -11,8 +11,8 @@ from scipy.stats import special_ortho_group
 from skdgn import PiecewiseAffineDGN
 from skdgn._network import Network
 from skdgn._noise.gaussian import Noise
-from skdgn._posterior.conditionals import condition
-from skdgn._posterior.frames import choose_frame
+from skdgn._posterior.listed.conditionals import condition
+from skdgn._posterior.listed.frames import choose_frame
 from tests.networks import random_network
 from tests.reference import simplices
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from skdgn._posterior.expectations import expect
+from skdgn._posterior.transformed.expectations import expect
 
 
 @pytest.mark.parametrize("deviation", [0.01, 1.0, 2.0])

@@ -15,10 +15,10 @@ from skdgn._fit.statistics import expect
 from skdgn._network import Activation, Network
 from skdgn._noise import Noise
 from skdgn._posterior import Explorer, Model
-from skdgn._posterior.ascents import ascend, cross_kinks
-from skdgn._posterior.importance import _exponential, _quantiles
-from skdgn._posterior.likelihoods import Likelihood
-from skdgn._posterior.maxima import Maxima
+from skdgn._posterior.explored.ascents import ascend, cross_kinks
+from skdgn._posterior.explored.importance import _exponential, _quantiles
+from skdgn._posterior.explored.likelihoods import Likelihood
+from skdgn._posterior.explored.maxima import Maxima
 from skdgn._runtime import Workers
 from skdgn.layers import Dense, MaxOut
 from tests.networks import random_network

@@ -9,7 +9,7 @@ from scipy.special import logsumexp, softmax
 from scipy.stats import multivariate_normal, norm
 
 from skdgn import DGNEnsemble, PiecewiseAffineDGN
-from skdgn._posterior.feature_distributions import mix
+from skdgn._posterior.features.feature_distributions import mix
 from tests.networks import random_network
 
 N_NODES, N_PANELS = 40, 30

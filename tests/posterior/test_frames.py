@@ -8,8 +8,8 @@ import pytest
 from skdgn import PiecewiseAffineDGN
 from skdgn._noise import KINDS, Noise
 from skdgn._partition import build_partition
-from skdgn._posterior.frames import choose_frame, count_coordinates
-from skdgn._posterior.visits import Visitor, Visits
+from skdgn._posterior.listed.frames import choose_frame, count_coordinates
+from skdgn._posterior.listed.visits import Visitor, Visits
 from tests.networks import random_network
 
 N_FEATURES, N_UNITS = 90, 6

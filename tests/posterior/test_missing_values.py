@@ -11,7 +11,7 @@ from scipy.stats import kstest, multivariate_normal, norm
 from skdgn._network import Activation, Network
 from skdgn._noise import COVARIANCE_TYPES, Noise
 from skdgn._partition.enumeration import build_partition
-from skdgn._posterior.visits import Visitor
+from skdgn._posterior.listed.visits import Visitor
 from tests.missing_values import model_of, noise_of, with_missing
 from tests.networks import random_network
 from tests.portions import portions

@@ -11,7 +11,7 @@ from skdgn import DGNEnsemble, PiecewiseAffineDGN
 from skdgn._noise import Noise
 from skdgn._partition import LatentBoxes
 from skdgn._posterior import Model, UnlistedModel, Visitor
-from skdgn._posterior.box_exploration import BoxExplorer
+from skdgn._posterior.bounds.box_exploration import BoxExplorer
 from skdgn._runtime import Workers
 from tests.networks import random_network
 
@@ -38,7 +38,7 @@ def draw_rows(model: Model) -> np.ndarray:
 @pytest.fixture(autouse=True)
 def _few_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small networks be explored, too."""
-    monkeypatch.setattr("skdgn._posterior.box_exploration._FEW_CUTS", (4, 8, 6))
+    monkeypatch.setattr("skdgn._posterior.bounds.box_exploration._FEW_CUTS", (4, 8, 6))
     monkeypatch.setattr("skdgn._posterior.unlisted_model._BOXES_AT_A_TIME", 40)
 
 

@@ -12,7 +12,7 @@ import pytest
 from skdgn._network import ACTIVATIONS, Activation, Network
 from skdgn._noise.gaussian import Noise
 from skdgn._partition.enumeration import Partition, build_partition
-from skdgn._posterior.visits import Visitor, Visits
+from skdgn._posterior.listed.visits import Visitor, Visits
 from tests.geometry.helpers import integrate_cells
 from tests.networks import DEGENERATE, random_architecture, random_network
 from tests.portions import usually

@@ -10,7 +10,7 @@ import joblib
 import numpy as np
 import pytest
 
-import skdgn._fit.mixture_em
+import skdgn._fit.em.mixture
 import skdgn._fit.statistics
 import skdgn._runtime.transport
 from skdgn import PiecewiseAffineDGN
@@ -84,7 +84,7 @@ def test_workers_read_a_table_from_its_file(client, local, tmp_path, monkeypatch
 def test_a_worker_that_is_killed_does_not_lose_the_fit(client, local, monkeypatch, tmp_path):
     order = tmp_path / "kill"
     n_steps = 0
-    expect, accumulate = skdgn._fit.mixture_em.expect, skdgn._fit.statistics.accumulate
+    expect, accumulate = skdgn._fit.em.mixture.expect, skdgn._fit.statistics.accumulate
 
     def expect_and_order(*arguments):
         nonlocal n_steps
@@ -101,7 +101,7 @@ def test_a_worker_that_is_killed_does_not_lose_the_fit(client, local, monkeypatc
             return accumulate(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(skdgn._fit.mixture_em, "expect", expect_and_order)
+    monkeypatch.setattr(skdgn._fit.em.mixture, "expect", expect_and_order)
     monkeypatch.setattr(skdgn._fit.statistics, "accumulate", accumulate_or_die)
     before = set(client.run(os.getpid).values())
     with joblib.parallel_config("dask"):

@@ -19,7 +19,7 @@ from skdgn.compile import compile_ahead, main
 # One small kernel, compiled twice: how long it takes to compile the others is not the point.
 CODE = """
 import numpy
-from skdgn._posterior.visits import normalize_shares
+from skdgn._posterior.listed.visits import normalize_shares
 assert normalize_shares(numpy.zeros(2), 0, 2) == numpy.log(2.0)
 assert normalize_shares(numpy.zeros(2, dtype=numpy.float32), 0, 2) > 0.0  # another kind of table
 """

@@ -17,7 +17,7 @@ import pytest
 import skdgn._fit.network_fit
 import skdgn._runtime.reporter
 from skdgn import PiecewiseAffineDGN
-from skdgn._fit.em import Problem, State
+from skdgn._fit.em.loop import Problem, State
 from skdgn._runtime.reporter import Reporter
 from skdgn._runtime.workers import MOST_ROWS, Workers
 from skdgn.datasets import make_noisy_circle

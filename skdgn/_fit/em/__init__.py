@@ -1,0 +1,18 @@
+"""EM: the problem, the loop, and the steps that are accepted."""
+
+from skdgn._fit.em.loop import Problem, Progress, climb
+from skdgn._fit.em.mixture import MixtureProblem, MixtureState, NetworkVisits, Proposal, log_of
+from skdgn._fit.em.steps import M_STEPS, Step
+
+__all__ = [
+    "M_STEPS",
+    "MixtureProblem",
+    "MixtureState",
+    "NetworkVisits",
+    "Problem",
+    "Progress",
+    "Proposal",
+    "Step",
+    "climb",
+    "log_of",
+]

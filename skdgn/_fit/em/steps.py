@@ -1,0 +1,150 @@
+"""Steps of EM: how far to go, who goes, and what is refused.
+
+Every step is judged by the exact objective, and none that lowers it is taken.  A step has three
+sizes.  *Damping* keeps the Gauss-Newton step of a network where its linearization holds
+(Levenberg-Marquardt).  EM creeps where the latent variables are not determined by the samples: so
+all networks, their noises and weights go several times as far together, farther as long as that
+is accepted (over-relaxation: Salakhutdinov and Roweis, *Adaptive overrelaxed bound optimization
+methods*, 2003).  If even the plain step of EM is refused, networks whose own samples became less
+likely take shorter steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skdgn._fit.em.loop import PATIENCE
+from skdgn._fit.em.mixture import MixtureProblem, MixtureState, Proposal
+from skdgn._fit.m_step import FIRST_DAMPING, SMALLEST_DAMPING, Damping
+from skdgn._runtime import Floats
+
+M_STEPS = ("joint", "layerwise")
+# Steps over all layers that a network is refused before it moves its output layer alone, which
+# cannot be refused but for rounding, and then stays.
+_MOST_SHORTENINGS = 8
+# Steps grow bolder only while they gain so many times the tolerance.  What the data barely
+# determine is where little is left to gain, and bold steps there fit the noise of the rows.
+_WORTHWHILE = 10.0
+# Steps grow by this factor each time that they are accepted, up to so many times that of EM.
+_STRETCH, _MOST_STRETCH = 1.6, 16.0
+# With a smaller tolerance, EM creeps for hundreds of iterations: what else there is to do is tried
+# as soon as gains are below this.
+_STANDING_STILL = 1e-4
+
+
+@dataclass
+class Step:
+    """A step of all networks: over all layers at once, or one layer at a time."""
+
+    problem: MixtureProblem
+    m_step: str
+    tol: float
+    exchange: Callable[[MixtureState], MixtureState | None] | None = None  # when EM stands still
+    n_exchanges: int = 0  # left
+    dampings: list[Damping] = field(default_factory=list)  # of each network
+    stretch: float = 1.0  # of the next step, in steps of EM
+    n_still: int = 0  # iterations that gained little
+
+    def __call__(self, state: MixtureState) -> MixtureState | None:
+        """Return a state that is no worse, or None if there is none to be found."""
+        trial = self._step(state)
+        gain = 0.0 if trial is None else trial.lower_bound - state.lower_bound
+        self.n_still = self.n_still + 1 if gain < max(self.tol, _STANDING_STILL) else 0
+        if self.n_exchanges == 0 or (trial is not None and self.n_still < PATIENCE):
+            return trial
+        self.n_exchanges, self.n_still = self.n_exchanges - 1, 0
+        assert self.exchange is not None
+        exchanged = self.exchange(trial or state)
+        if exchanged is None:
+            return trial
+        self.dampings = []
+        return exchanged
+
+    def _step(self, state: MixtureState) -> MixtureState | None:
+        if self.m_step == "joint":
+            return self._move(
+                state, [range(own.network.output_layer + 1) for own in state.networks]
+            )
+        moved = None
+        deepest = max(own.network.output_layer for own in state.networks)
+        for back in range(deepest + 1):
+            layers = [max(own.network.output_layer - back, 0) for own in state.networks]
+            trial = self._move(state, [range(layer, layer + 1) for layer in layers])
+            if trial is not None:
+                moved = state = trial
+        return moved
+
+    def _move(self, state: MixtureState, layers: list[range]) -> MixtureState | None:
+        """Move some layers of every network."""
+        self.dampings = self.dampings or [Damping() for _ in state.networks]
+        parts = list(zip(state.networks, layers, strict=True))
+        steps = [self.problem.propose(own, list(chosen)) for own, chosen in parts]
+        # Without hidden layers, the regions stay where they are.
+        values = [
+            SMALLEST_DAMPING if chosen.start == own.network.output_layer else damping.value
+            for (own, chosen), damping in zip(parts, self.dampings, strict=True)
+        ]
+        weights = self.problem.best_weights(state)
+        trial = self._overstep(state, steps, values, weights)
+        if trial is None:
+            trial = self._shorten(state, steps, values, weights)
+        gain = 0.0 if trial is None else trial.lower_bound - state.lower_bound
+        for damping, value in zip(self.dampings, values, strict=True):
+            if gain < self.tol:
+                # Nothing but the damping may be in the way: EM ends when bold steps fail, too.
+                damping.value = min(damping.value, FIRST_DAMPING)
+            elif gain > _WORTHWHILE * self.tol and damping.value == value:
+                damping.relax()
+        return trial
+
+    def _overstep(
+        self, state: MixtureState, steps: list[Proposal], values: list[float], weights: Floats
+    ) -> MixtureState | None:
+        """Go farther than EM would; None if that is refused, and it is EM's turn."""
+        factor = self.stretch
+        self.stretch = min(_STRETCH * factor, _MOST_STRETCH)
+        if factor == 1.0 or self.problem.network.prior.density is not None:
+            return None
+        models = [
+            step(value, factor) or own.model
+            for step, value, own in zip(steps, values, state.networks, strict=True)
+        ]
+        known = state.weights > 0.0
+        beyond = weights * (weights / np.where(known, state.weights, 1.0)) ** (factor - 1.0)
+        models = self.problem.tie(state, models)
+        trial = self.problem.evaluate(beyond / beyond.sum(), models)
+        if trial.lower_bound >= state.lower_bound:
+            return trial
+        self.stretch = 1.0
+        return None
+
+    def _shorten(
+        self, state: MixtureState, steps: list[Proposal], values: list[float], weights: Floats
+    ) -> MixtureState | None:
+        """Take the step of EM; where it lowers the objective, networks take shorter ones."""
+        models = [
+            step(value) or own.model
+            for step, value, own in zip(steps, values, state.networks, strict=True)
+        ]
+        n_refusals = np.zeros(len(steps), dtype=np.intp)
+        while True:
+            tied = self.problem.tie(state, models)
+            trial = self.problem.evaluate(weights, tied)
+            if trial.lower_bound >= state.lower_bound:
+                return trial
+            refused = np.flatnonzero(self.problem.gains(state, tied) < 0.0)
+            if np.all(n_refusals[refused] > _MOST_SHORTENINGS + 1):
+                return None  # rounding: all of these stay where they are, or there are none
+            for k in map(int, refused):
+                n_refusals[k] += 1
+                own, model = state.networks[k], None
+                if n_refusals[k] <= _MOST_SHORTENINGS:
+                    self.dampings[k].tighten()
+                    model = steps[k](self.dampings[k].value)
+                elif n_refusals[k] == _MOST_SHORTENINGS + 1:
+                    output = own.network.output_layer
+                    model = self.problem.propose(own, [output])(SMALLEST_DAMPING)
+                models[k] = model or own.model

@@ -1,0 +1,21 @@
+"""Listed regions: which of them matter for a sample, and the Gaussian integrals over these."""
+
+from skdgn._posterior.listed.conditionals import Conditionals, condition
+from skdgn._posterior.listed.frames import choose_frame, count_coordinates
+from skdgn._posterior.listed.incomplete_conditionals import RegionMaps
+from skdgn._posterior.listed.observed import Observed, observed_parts
+from skdgn._posterior.listed.visits import NEGLIGIBLE, Visitor, Visits, concatenate
+
+__all__ = [
+    "NEGLIGIBLE",
+    "Conditionals",
+    "Observed",
+    "RegionMaps",
+    "Visitor",
+    "Visits",
+    "choose_frame",
+    "concatenate",
+    "condition",
+    "count_coordinates",
+    "observed_parts",
+]
