@@ -57,7 +57,8 @@ def random_start(seed):
 def paper_updates(coefs, intercepts):
     network = Network.from_arrays(coefs, intercepts, Activation.from_name("leaky_relu", 0.1))
     prior = WeightPrior(None, 1.0, np.ones(2))
-    problem = Problem(X, np.ones(len(X)), "diag", 1e-6, prior, 20_000, Workers())
+    floors = np.full(2, 1e-6)
+    problem = Problem(X, np.ones(len(X)), "diag", 0, floors, prior, 20_000, Workers())
     state = problem.evaluate(network, Noise.from_covariance(np.ones(2), 2))
     likelihoods = [state.lower_bound]
     for layer in itertools.islice(itertools.cycle((2, 1, 0)), N_UPDATES):

@@ -90,3 +90,20 @@ def test_the_floor_plan_lists_every_package_and_every_room_once() -> None:
         found = [path.stem for path in package.glob("*.py") if path.stem != "__init__"]
         found += [path.parent.name for path in package.glob("*/__init__.py")]
         assert sorted(listed) == sorted(found)
+
+
+def test_the_updates_of_the_example_of_convergence_run() -> None:
+    """It is the only example that calls private functions: these may change."""
+    text = (ROOT / "examples/plot_convergence.py").read_text()
+    private = [
+        path.name
+        for path in (ROOT / "examples").glob("*.py")
+        if re.search(r"skdgn\._|from skdgn import _", path.read_text())
+    ]
+    assert private == ["plot_convergence.py"]
+    names: dict[str, Any] = {}
+    exec(text[: text.index("def paper_updates")], names)
+    names["N_UPDATES"] = 3
+    begin = text.index("def paper_updates")
+    exec(text[begin : text.index("# %%", begin)], names)
+    assert len(names["paper_updates"](*names["random_start"](0))) == 4
