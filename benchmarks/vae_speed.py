@@ -33,7 +33,7 @@ Row = tuple[str, float, str, bool]  # what, value, target, whether it is met
 
 LEARNING_RATES = (5e-3, 1e-3, 1e-4)
 PATIENCE = 12.0  # times the time of our fit; or as the command's argument says
-LEAST_SECONDS = 20.0
+LEAST_SECONDS = 10.0  # for each learning rate and table: a minute in all
 LEAST_RATIO = 10.0
 N_SNAPSHOTS = 40
 NEGATIVE_SLOPE = 0.1
@@ -87,9 +87,9 @@ def race(
     model = PiecewiseAffineDGN(
         n_components, hidden_layer_sizes=(width,), negative_slope=NEGATIVE_SLOPE, random_state=0
     )
-    model.set_params(max_iter=1).fit(rows)  # compiles
+    model.fit(rows)  # compiles: a shorter fit would not need all kernels
     started = time.process_time()
-    model.set_params(max_iter=200).fit(rows)
+    model.fit(rows)
     seconds = time.process_time() - started
     goal = model.score(held_out)
     patience = max(patience, LEAST_SECONDS / seconds)
@@ -129,7 +129,7 @@ def measure(patience: float = PATIENCE) -> list[Row]:
     circle = make_noisy_circle(1000, noise=0.05, random_state=0)
     other_circle = make_noisy_circle(4000, noise=0.05, random_state=1)
     with threadpool_limits(1), warnings.catch_warnings():
-        # One iteration compiles and is not meant to converge.
+        # Whether it converges within its iterations does not matter here.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return [
             *race("noisy circle", circle, other_circle, 1, 32, CIRCLE_NOISE, patience),

@@ -195,6 +195,7 @@ class _Completed(NamedTuple):
     values: Floats  # (D,)
     rates: Floats  # (D, S), zero where a value was observed
     spreads: Floats  # (D, S) rates times the covariance of z
+    sums: Floats  # (D,) of the values, over the regions
     noise: Floats  # (D,) buffer
     factors: Floats  # (k, 1 + S) buffer
 
@@ -217,6 +218,7 @@ def _accumulate_incomplete(
         np.empty((n_features, n_components)),
         np.empty((n_features, n_components)),
         np.empty(n_features),
+        np.empty(n_features),
         np.empty((len(gains), 1 + n_components)),
     )
     for n in range(len(rows)):
@@ -237,11 +239,15 @@ def _accumulate_incomplete(
                     sums.cross[r, d, s] += w * product
             _add_squares(w, holes, completed, sums.squares)
             _add_factors(w, gains, completed, sums.squares)
+        if holes.is_dense:
+            _add_products(rows[n], holes, completed, sums.squares)
 
 
 @inlined_sum_kernel
 def _keep_observed(row: Floats, holes: Holes, completed: _Completed) -> None:
     """Fill in what was observed, which does not depend on z."""
+    for d in range(row.size):
+        completed.sums[d] = 0.0
     for i in range(holes.n_observed[0]):
         d = holes.order[i]
         completed.values[d] = row[d]
@@ -324,16 +330,29 @@ def _add_constant_squares(
 
 @inlined_sum_kernel
 def _add_squares(w: float, holes: Holes, completed: _Completed, squares: Floats) -> None:
-    """Add the products of expectations in which something is missing, on one region."""
+    """Add the products of expectations of what is missing, on one region."""
     values, rates, spreads = completed.values, completed.rates, completed.spreads
-    for i in range(holes.n_observed[0], values.size):
+    n_observed = holes.n_observed[0]
+    for i in range(n_observed, values.size):
         d = holes.order[i]
-        for j in range(0 if holes.is_dense else i, i + 1):
+        completed.sums[d] += w * values[d]
+        for j in range(n_observed if holes.is_dense else i, i + 1):
             e = holes.order[j]
             product = values[d] * values[e]
             for s in range(rates.shape[1]):
                 product += spreads[d, s] * rates[e, s]
             _add_square(d, e, w * product, holes, squares)
+
+
+@inlined_sum_kernel
+def _add_products(row: Floats, holes: Holes, completed: _Completed, squares: Floats) -> None:
+    """Add the products of what is missing, summed over the regions, and what was observed."""
+    n_observed = holes.n_observed[0]
+    for i in range(n_observed, row.size):
+        d = holes.order[i]
+        for j in range(n_observed):
+            e = holes.order[j]
+            _add_square(d, e, completed.sums[d] * row[e], holes, squares)
 
 
 @inlined_sum_kernel

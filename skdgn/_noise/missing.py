@@ -7,7 +7,8 @@ first.  The Cholesky factor of the noise covariance in that order,
     [ L_mo  L_mm ]
 
 holds all there is to know: ``L_oo`` whitens what was observed, ``L_mo L_oo^-1 e_o`` is the expected
-noise of what is missing, and ``L_mm L_mm'`` its covariance.  Features are measured in units of
+noise of what is missing, and ``L_mm L_mm'`` its covariance.  ``L_mo L_oo^-1`` is kept in place of
+``L_mo``.  Features are measured in units of
 their noise deviations, so that the covariance is a correlation matrix.
 
 Noise of low rank, ``f_i' f + e_i`` with k factors f, has a factor of low rank, too.  Whitened
@@ -26,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skdgn._noise.gaussian import Noise
-from skdgn._runtime import LOG_SQRT_2PI, Floats, Integers, kernel
+from skdgn._runtime import LOG_SQRT_2PI, Floats, Integers, inlined_sum_kernel, kernel
 
 
 class NoiseUnits(NamedTuple):
@@ -70,7 +71,9 @@ class Holes(NamedTuple):
     log_constant: Floats  # (1,) largest log density of what was observed
     is_correlated: bool
     is_dense: bool  # whether the correlations are a matrix
-    factor: Floats  # (D, D) lower Cholesky factor of it in that order; (D, 0) if there is none
+    # (D, D) lower Cholesky factor of it in that order, what is missing regressed on what was
+    # observed; (D, 0) if there is none
+    factor: Floats
     # Of noise of low rank:
     loadings: Floats  # (D, k) in that order
     scales: Floats  # (D,) diagonal of the factor, of what was observed
@@ -125,6 +128,7 @@ def find_holes(row: Floats, units: NoiseUnits, holes: Holes) -> int:
         holes.n_observed[0] = n_observed
         if holes.is_dense:
             _factorize(units.correlations, order, holes.factor)
+            _regress(n_observed, holes.factor)
         elif holes.is_correlated:
             _filter_factors(units, holes)
         log_constant = -n_observed * LOG_SQRT_2PI
@@ -144,6 +148,16 @@ def _factorize(correlations: Floats, order: Integers, factor: Floats) -> None:
             for k in range(j):
                 rest -= factor[i, k] * factor[j, k]
             factor[i, j] = math.sqrt(rest) if i == j else rest / factor[j, j]
+
+
+@kernel
+def _regress(n_observed: int, factor: Floats) -> None:
+    """Replace the block ``L_mo`` of a Cholesky factor by ``L_mo L_oo^-1``."""
+    for i in range(n_observed, len(factor)):
+        for j in range(n_observed - 1, -1, -1):
+            factor[i, j] /= factor[j, j]
+            for k in range(j):
+                factor[i, k] -= factor[i, j] * factor[j, k]
 
 
 @kernel
@@ -220,25 +234,25 @@ def whiten_by_factors(holes: Holes, noise: Floats) -> None:
             holes.factors[k] += holes.gains[i, k] * noise[i]
 
 
-@kernel
+@inlined_sum_kernel
 def predict_missing(holes: Holes, noise: Floats) -> None:
     """Fill in the expected noise of what is missing, given that of what was observed.
 
-    All in order, and in units of the deviations; that of what was observed is whitened.
+    All in order, and in units of the deviations; that of what was observed may be overwritten.
     """
-    factor, n_observed = holes.factor, holes.n_observed[0]
-    if not holes.is_dense:
-        whiten_by_factors(holes, noise)
+    n_observed = holes.n_observed[0]
+    if holes.is_dense:
         for i in range(n_observed, len(noise)):
-            noise[i] = 0.0
-            for k in range(len(holes.factors)):
-                noise[i] += holes.loadings[i, k] * holes.factors[k]
+            expected = 0.0
+            for j in range(n_observed):
+                expected += holes.factor[i, j] * noise[j]
+            noise[i] = expected
         return
-    for i in range(len(noise)):
-        rest = noise[i] if i < n_observed else 0.0
-        for j in range(min(i, n_observed)):
-            rest -= factor[i, j] * noise[j]
-        noise[i] = rest / factor[i, i] if i < n_observed else -rest
+    whiten_by_factors(holes, noise)
+    for i in range(n_observed, len(noise)):
+        noise[i] = 0.0
+        for k in range(len(holes.factors)):
+            noise[i] += holes.loadings[i, k] * holes.factors[k]
 
 
 @kernel

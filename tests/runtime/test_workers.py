@@ -173,3 +173,15 @@ def test_tables_on_disk_stay_there(model, on_disk, n_jobs):
             assert peak(lambda: estimator.fit(on_disk)) <= allowed
     assert on_disk.dtype == np.float32
     np.testing.assert_array_equal(on_disk[:10], before)
+
+
+def test_memory_of_a_fit_does_not_grow_with_the_number_of_rows(on_disk):
+    estimator = fit(on_disk[:3000], tol=1.0).set_params(warm_start=True)
+    with config_context(working_memory=1):
+        few, many = on_disk[:20_000], on_disk
+        assert not fits_into(MEBIBYTE, few)
+        estimator.fit(few)  # compiles
+        first = peak(lambda: estimator.fit(few))
+        growth = peak(lambda: estimator.fit(many)) - first
+    # Not even a byte for each row: weights that are all one are no array.
+    assert growth < len(many) - len(few)

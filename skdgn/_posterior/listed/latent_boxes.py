@@ -13,7 +13,7 @@ import numpy as np
 
 from skdgn._noise import Holes, NoiseUnits
 from skdgn._partition import Partition
-from skdgn._posterior.listed.incomplete_conditionals import RegionMaps
+from skdgn._posterior.listed.incomplete_conditionals import ObservedRow, RegionMaps
 from skdgn._posterior.listed.region_groups import ROUNDING, Groups, cut_corners, reduce_over_tree
 from skdgn._runtime import Floats, inlined_sum_kernel
 
@@ -28,7 +28,11 @@ class Boxes(NamedTuple):
     lower: Floats  # (2 n_leaves + R, D)
     upper: Floats
     squares: Floats  # (2 n_leaves + R,) what was cut off counts as if at this squared distance
-    spread: float  # of the noise, in units of the deviations
+    # Variances of the noise, in units of the deviations: the largest in any direction; and those
+    # that are nowhere exceeded if the one along a direction is added.
+    spread: float
+    other_spread: float
+    direction: Floats  # (D,) times the square root of what it adds; zero unless there is a matrix
 
 
 def enclose_regions(
@@ -55,12 +59,25 @@ def enclose_regions(
         add_groups(np.maximum, upper),
         add_groups(np.minimum, squares),
         units.spread,
+        *split_spread(units),
     )
+
+
+def split_spread(units: NoiseUnits) -> tuple[float, Floats]:
+    """Bound the correlations by ``s I + d d'``: return s and d."""
+    n_features = len(units.deviations)
+    if units.correlations.size == 0 or n_features == 1:
+        return units.spread, np.zeros(n_features)
+    variances, directions = np.linalg.eigh(units.correlations)
+    # Rounded up.
+    other = float(variances[-2] + n_features * ROUNDING * variances[-1])
+    return other, np.sqrt(max(0.0, variances[-1] - variances[-2])) * directions[:, -1]
 
 
 def no_boxes(n_features: int) -> Boxes:
     """Return the boxes around no regions."""
-    return Boxes(np.empty((0, n_features)), np.empty((0, n_features)), np.empty(0), 1.0)
+    nothing = np.empty((0, n_features))
+    return Boxes(nothing, nothing, np.empty(0), 1.0, 1.0, np.empty(0))
 
 
 @inlined_sum_kernel
@@ -76,3 +93,37 @@ def bound_box(boxes: Boxes, box: int, holes: Holes, scaled: Floats) -> float:
         square += outside * outside
         size += scaled[i] * scaled[i]
     return min((square - ROUNDING * size) / boxes.spread, boxes.squares[box])
+
+
+@inlined_sum_kernel
+def bound_correlated(boxes: Boxes, box: int, holes: Holes, row: ObservedRow) -> float:
+    """Bound the same distance, if correlated noise varies most in one direction.
+
+    The noise's covariance is at most ``M = s I + d d'``.  For any vector y and all displacements r
+    from the row to points of the box, ``r' M^-1 r >= 2 y' r - y' M y``, and ``y' r`` is smallest at
+    a corner.  With ``y = M^-1 r`` for the point that is nearest without correlations, this is
+    seldom much less than the distance.
+    """
+    n_observed, other_spread, direction = holes.n_observed[0], boxes.other_spread, boxes.direction
+    along, length = 0.0, other_spread
+    for i in range(n_observed):
+        d = holes.order[i]
+        nearest = max(0.0, boxes.lower[box, d] - row.scaled[i])
+        nearest += min(0.0, boxes.upper[box, d] - row.scaled[i])
+        row.remainder[i] = nearest
+        along += direction[d] * nearest
+        length += direction[d] * direction[d]
+    share = along / length
+    product, square, size = 0.0, 0.0, 0.0
+    along = 0.0
+    for i in range(n_observed):
+        d = holes.order[i]
+        y = (row.remainder[i] - share * direction[d]) / other_spread
+        if y != 0.0:  # a box may have no end
+            end = boxes.lower[box, d] if y > 0.0 else boxes.upper[box, d]
+            product += y * (end - row.scaled[i])
+            size += abs(y) * (abs(end) + abs(row.scaled[i]))
+            square += y * y
+            along += y * direction[d]
+    square = other_spread * square + along * along
+    return min(2.0 * product - square - ROUNDING * (size + square), boxes.squares[box])

@@ -26,7 +26,7 @@ from skdgn._posterior.listed.incomplete_conditionals import (
     RegionMaps,
     condition_region,
 )
-from skdgn._posterior.listed.latent_boxes import Boxes, bound_box
+from skdgn._posterior.listed.latent_boxes import Boxes, bound_box, bound_correlated
 from skdgn._posterior.listed.region_groups import ROUNDING, Groups
 from skdgn._runtime import Floats, Integers, kernel, sum_kernel
 
@@ -253,6 +253,11 @@ def search(
                 bound = min(upper, log_constant - 0.5 * distance)
                 if bound < lowest:
                     continue
+                if holes.is_dense:
+                    distance = bound_correlated(boxes, 2 * n_leaves + region, holes, row)
+                    bound = min(bound, log_constant - 0.5 * distance)
+                    if bound < lowest:
+                        continue
                 factor, center = found_factors[n_candidates], centers[n_candidates]
                 evidence = condition_region(region, axes, maps, holes, row, factor, center)
                 if evidence < lowest:
