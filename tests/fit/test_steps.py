@@ -67,3 +67,20 @@ def test_a_step_so_many_times_as_long(covariance_type):
     # The noise, too: the logarithms of variances, whatever their axes.
     logs = [model.noise.log_determinant for model in (own.model, there, twice)]
     assert logs[2] - logs[0] == pytest.approx(2.0 * (logs[1] - logs[0]))
+
+
+def test_a_single_network_is_not_asked_whether_it_lowered_the_objective(monkeypatch):
+    problem, state = make_start()
+    evaluate, n_trials = MixtureProblem.evaluate, 0
+
+    def refuse_twice(self, weights, models):
+        nonlocal n_trials
+        n_trials += 1
+        trial = evaluate(self, weights, models)
+        return replace(trial, log_likelihood=-np.inf) if n_trials <= 2 else trial
+
+    monkeypatch.setattr(MixtureProblem, "evaluate", refuse_twice)
+    monkeypatch.setattr(MixtureProblem, "gains", None)  # would take two more E-steps
+    step = Step(problem, "joint", 0.0)
+    assert step(state).lower_bound > state.lower_bound
+    assert n_trials == 3

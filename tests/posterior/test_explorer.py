@@ -19,6 +19,7 @@ from skdgn._posterior.explored.ascents import ascend, cross_kinks
 from skdgn._posterior.explored.importance import _exponential, _quantiles
 from skdgn._posterior.explored.likelihoods import Likelihood
 from skdgn._posterior.explored.maxima import Maxima
+from skdgn._posterior.explored.posterior_search import _Starts
 from skdgn._runtime import Workers
 from skdgn.layers import Dense, MaxOut
 from tests.networks import random_network
@@ -131,6 +132,15 @@ def test_ascents_end_uphill_with_the_covariance_around(network: Network) -> None
     np.testing.assert_allclose(
         covariances @ precisions, np.broadcast_to(np.eye(2), precisions.shape), atol=1e-9
     )
+
+
+def test_one_ascent_starts_from_each_region_of_a_row() -> None:
+    starts, keys = _Starts(), np.array([7, 7, 8, 7], dtype=np.uint64)
+    owners = np.array([0, 0, 0, 3])
+    assert starts.choose(owners, keys).tolist() == [0, 2, 3]
+    keys[1] = 9
+    assert starts.choose(owners, keys).tolist() == [1]
+    assert starts.choose(owners[:0], keys[:0]).size == 0
 
 
 def test_quantiles_have_eight_digits() -> None:

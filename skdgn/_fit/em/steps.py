@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skdgn._fit.em.loop import PATIENCE
+from skdgn._fit.em import PATIENCE
 from skdgn._fit.em.mixture import MixtureProblem, MixtureState, Proposal
 from skdgn._fit.m_step import FIRST_DAMPING, SMALLEST_DAMPING, Damping
-from skdgn._runtime import Floats
+from skdgn._posterior import Model
+from skdgn._runtime import Floats, Integers
 
 M_STEPS = ("joint", "layerwise")
 # Steps over all layers that a network is refused before it moves its output layer alone, which
@@ -135,7 +136,7 @@ class Step:
             trial = self.problem.evaluate(weights, tied)
             if trial.lower_bound >= state.lower_bound:
                 return trial
-            refused = np.flatnonzero(self.problem.gains(state, tied) < 0.0)
+            refused = self._find_refused(state, tied)
             if np.all(n_refusals[refused] > _MOST_SHORTENINGS + 1):
                 return None  # rounding: all of these stay where they are, or there are none
             for k in map(int, refused):
@@ -148,3 +149,9 @@ class Step:
                     output = own.network.output_layer
                     model = self.problem.propose(own, [output])(SMALLEST_DAMPING)
                 models[k] = model or own.model
+
+    def _find_refused(self, state: MixtureState, models: list[Model]) -> Integers:
+        """Find the networks whose steps lowered the objective."""
+        if len(models) == 1:
+            return np.zeros(1, dtype=np.intp)  # who else
+        return np.flatnonzero(self.problem.gains(state, models) < 0.0)

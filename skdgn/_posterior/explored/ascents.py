@@ -32,6 +32,10 @@ def ascend(likelihood: Likelihood, rows: Floats, starts: Floats) -> tuple[Floats
     active = np.flatnonzero(np.isfinite(heights))
     for _ in range(_MOST_STEPS):
         steps, promised = _find_steps(slopes, residuals, latent, damping, active)
+        promising = 0.5 * promised > _SMALL_GAIN
+        active, steps = active[promising], steps[promising]
+        if active.size == 0:
+            break
         trial = latent[active] + steps
         there = likelihood.linearize(rows[active], trial)
         gains = there[2] - heights[active]
@@ -40,9 +44,7 @@ def ascend(likelihood: Likelihood, rows: Floats, starts: Floats) -> tuple[Floats
         moved = active[uphill]
         for array, new in zip((latent, slopes, residuals, heights), (trial, *there), strict=True):
             array[moved] = new[uphill]
-        active = active[np.where(uphill, gains, 0.5 * promised) > _SMALL_GAIN]
-        if active.size == 0:
-            break
+        active = active[~uphill | (gains > _SMALL_GAIN)]
     return latent, heights, _find_factors(slopes)
 
 

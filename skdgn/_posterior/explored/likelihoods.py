@@ -41,6 +41,12 @@ class Likelihood:
         log_densities = self.noise.log_constant - 0.5 * squares
         return log_densities.reshape(len(rows), n_points), keys.reshape(len(rows), n_points)
 
+    def locate(self, points: Floats) -> Keys:
+        """Return the keys (p,) of the regions of points (p, S)."""
+        keys = np.zeros(len(points), dtype=np.uint64)
+        self._generate(points, keys)
+        return keys
+
     def _generate(self, points: Floats, keys: Keys) -> Floats:
         """Evaluate the generator at points (p, S), and fill in their keys."""
         values = points

@@ -70,6 +70,8 @@ _NUMBERS_AT_A_TIME = 1 << 22
 _SMALLEST_SPREAD = 0.1
 # Seeds from this on are those of later rounds.
 _MOST_SEEDS = 1 << 32
+# Odd, and without a pattern: rows in the same region do not have the same mark.
+_MARK_STEP = np.uint64(0x9E3779B97F4A7C15)
 # Share of the points for a proposal that was added.
 _NEW_SHARE = 0.2
 
@@ -80,6 +82,32 @@ class _Prior(NamedTuple):
     points: Floats  # (m, S)
     columns: Floats  # (S, m) the same
     images: Floats  # (m, d) in units of the noise
+
+
+class _Candidates(NamedTuple):
+    """Points from which ascents may start."""
+
+    points: Floats  # (m, S)
+    images: Floats  # (m, d) in units of the noise
+    heights: Floats  # (m,) log of what does not depend on the sample, up to a constant
+    keys: Keys  # (m,) of their regions
+
+
+class _Starts:
+    """Regions from which ascents started, for each row.
+
+    Within a region, all ascents have one and the same goal: one of them will do.
+    """
+
+    def __init__(self) -> None:
+        self._marks = np.empty(0, dtype=np.uint64)
+
+    def choose(self, owners: Integers, keys: Keys) -> Integers:
+        """Return the places of the first in each region from which none has started yet."""
+        marks, first = np.unique(keys + _MARK_STEP * owners.astype(np.uint64), return_index=True)
+        is_new = ~np.isin(marks, self._marks)
+        self._marks = np.concatenate([self._marks, marks[is_new]])
+        return np.asarray(np.sort(first[is_new]))
 
 
 class _Weighted(NamedTuple):
@@ -190,8 +218,8 @@ class PosteriorSearch:
 
     def visit(self, rows: Floats) -> Visits:
         """Visit the regions of rows (n, d)."""
-        log_likelihoods = self._look_around(rows)
-        maxima, newest = self._find_maxima(rows, log_likelihoods)
+        scores, log_likelihoods = self._look_around(rows)
+        maxima, newest = self._find_maxima(rows, scores)
         proposals = Proposals.about(maxima, len(rows), _N_SPARE)
         # --- One round after the other: proposals adapt to its points.
         active, so_far = np.arange(len(rows)), _Average.of_nothing(len(rows))
@@ -237,66 +265,76 @@ class PosteriorSearch:
         missing = np.where(so_far.weight[own] > 0.0, 1.0 - np.minimum(known, 1.0), 1.0)
         return _round_up(np.minimum(missing * variances, _GROWTH * n_points))
 
-    def _look_around(self, rows: Floats) -> Floats:
-        """Log p(x | z) of rows at all draws from the prior: (n, m)."""
-        whitened, images = self.likelihood.noise.whiten(rows), self._prior.images
-        with np.errstate(over="ignore", invalid="ignore"):
-            squares = np.square(whitened).sum(axis=1)[:, None] + np.square(images).sum(axis=1)
-            squares -= 2.0 * whitened @ images.T
-        return np.asarray(self.likelihood.noise.log_constant - 0.5 * squares)
+    def _look_around(self, rows: Floats) -> tuple[Floats, Floats]:
+        """Log p(x, z) of rows at all candidates (n, m), up to a constant of each row.
 
-    def _find_maxima(self, rows: Floats, log_likelihoods: Floats) -> tuple[Maxima, Floats]:
+        Also log p(x | z) at the draws from the prior among them.
+        """
+        candidates, n_prior = self._candidates, len(self._prior.points)
+        whitened = self.likelihood.noise.whiten(rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = whitened @ candidates.images.T + candidates.heights
+            constants = self.likelihood.noise.log_constant - 0.5 * np.square(whitened).sum(axis=1)
+            log_likelihoods = scores[:, :n_prior] + constants[:, None]
+        log_likelihoods += 0.5 * np.square(self._prior.points).sum(axis=1)
+        return scores, log_likelihoods
+
+    def _find_maxima(self, rows: Floats, scores: Floats) -> tuple[Maxima, Floats]:
         """Climb from the best draws in cones, and from beyond kinks, until nothing new is found.
 
         Also returns the share (n,) of the maxima that were found last.
         """
-        n_rows = len(rows)
-        candidates, scores = self._candidates(rows, log_likelihoods)
+        n_rows, candidates = len(rows), self._candidates
         active, newest = np.arange(n_rows), np.zeros((2, n_rows))
-        maxima = Maxima.of_nothing(candidates.shape[1])
+        maxima, starts = Maxima.of_nothing(candidates.points.shape[1]), _Starts()
         for number in range(_MOST_SEARCHES):
             best = np.empty((len(active), _N_ASCENTS), dtype=np.intp)
-            _best_of_cones(scores, _make_cones(candidates, number), active, best)
-            found = self._ascend(rows, np.repeat(active, _N_ASCENTS), candidates[best.ravel()])
+            _best_of_cones(scores, _make_cones(candidates.points, number), active, best)
+            owners, places = np.repeat(active, _N_ASCENTS), best.ravel()
+            chosen = starts.choose(owners, candidates.keys[places])
+            found = self._ascend(rows, owners[chosen], candidates.points[places[chosen]])
             maxima, share = maxima.join(found, n_rows)
             newest[0, active] = share[active]
             if number + 1 >= _N_SURE_SEARCHES:
                 active = active[share[active] > self.tolerance]
-        active = np.arange(n_rows)
+        active, crossed = np.arange(n_rows), _Starts()
         for _ in range(_MOST_SEARCHES):
             if active.size == 0:
                 break
-            maxima, share = maxima.join(self._cross_kinks(rows, active, maxima), n_rows)
+            beyond = self._cross_kinks(rows, active, maxima, starts, crossed)
+            maxima, share = maxima.join(beyond, n_rows)
             newest[1, active] = share[active]
             active = active[share[active] > self.tolerance]
         return maxima, newest.sum(axis=0)
 
-    def _candidates(self, rows: Floats, log_likelihoods: Floats) -> tuple[Floats, Floats]:
-        """Return points from which to climb, and how likely they are to rows.
+    @cached_property
+    def _candidates(self) -> _Candidates:
+        """Draws from the prior, and others farther out.
 
         Samples far out are explained by z far out, where there are no draws from the prior: these
         are multiplied by numbers.
         """
-        points = self._prior.points
         scales = np.repeat(2.0 ** np.arange(1.0, 1.0 + _N_SCALES), _N_ASCENTS)
-        far = points * np.resize(scales, len(points))[:, None]
-        images = self.likelihood.noise.whiten(self.likelihood.network.forward(far))
-        whitened = self.likelihood.noise.whiten(rows)
-        with np.errstate(over="ignore", invalid="ignore"):
-            scores = whitened @ images.T - 0.5 * np.square(images).sum(axis=1)
-            scores -= 0.5 * np.square(far).sum(axis=1)
-            squares = 0.5 * np.square(whitened).sum(axis=1)[:, None]
-            here = log_likelihoods - self.likelihood.noise.log_constant + squares
-        here = here - 0.5 * np.square(points).sum(axis=1)
-        return np.concatenate([points, far]), np.concatenate([here, scores], axis=1)
+        near, network = self._prior.points, self.likelihood.network
+        far = near * np.resize(scales, len(near))[:, None]
+        points = np.concatenate([near, far])
+        images = np.concatenate(
+            [self._prior.images, self.likelihood.noise.whiten(network.forward(far))]
+        )
+        with np.errstate(over="ignore"):
+            heights = -0.5 * (np.square(images).sum(axis=1) + np.square(points).sum(axis=1))
+        return _Candidates(points, images, heights, self.likelihood.locate(points))
 
-    def _cross_kinks(self, rows: Floats, active: Integers, maxima: Maxima) -> Maxima:
-        """Look just beyond the kinks around the maxima of rows, and climb from there.
+    def _cross_kinks(
+        self, rows: Floats, active: Integers, maxima: Maxima, starts: _Starts, crossed: _Starts
+    ) -> Maxima:
+        """Look just beyond the kinks around new maxima of rows, and climb from there.
 
         A region may have much of the density without a maximum inside, hence the best points at
         kinks are returned, too.
         """
         own = maxima.take((maxima.kinds == 0) & np.isin(maxima.owners, active))
+        own = own.take(crossed.choose(own.owners, self.likelihood.locate(own.points)))
         near, promises = [Maxima.of_nothing(maxima.points.shape[1])], [np.empty(0)]
         for part in self._parts(len(own.owners)):
             points, owners = own.points[part], own.owners[part]
@@ -308,8 +346,9 @@ class PosteriorSearch:
         kinks, promised = Maxima.concatenate(near), np.concatenate(promises)
         scores = kinks.logs + promised
         chosen = _best_of_each(kinks.owners, scores, _N_KINK_ASCENTS)
-        starts = kinks.take(chosen[scores[chosen] > -np.inf])
-        ends = self._ascend(rows, starts.owners, starts.points)
+        new = kinks.take(chosen[scores[chosen] > -np.inf])
+        new = new.take(starts.choose(new.owners, self.likelihood.locate(new.points)))
+        ends = self._ascend(rows, new.owners, new.points)
         best = kinks.take(_best_of_each(kinks.owners, kinks.logs, MOST_MAXIMA[1]))
         return Maxima.concatenate([best, ends])
 
