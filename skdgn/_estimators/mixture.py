@@ -293,6 +293,7 @@ class DGNMixture(
         >>> mixture.transform(X).shape
         (200, 1)
         """
+        check_is_fitted(self)
         return self._ask_likeliest(X, self._n_features_out, NetworkModel.means)
 
     def transform_factors(self, X: ArrayLike) -> Floats:

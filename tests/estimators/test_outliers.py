@@ -288,6 +288,9 @@ def test_explanations_are_those_of_the_density_and_add_up(
     frame = pd.DataFrame(rows[:60], columns=["a", "b"])
     named = DGNOutlierDetector(LINEAR, cv=None).fit(frame)
     assert named.explain(frame).shape == (60, 2)
+    with pytest.warns(UserWarning, match="X has feature names, but DGNOutlierDetector") as warned:
+        detector.explain(frame)
+    assert len(warned) == 1
 
 
 def test_what_has_no_marginals_cannot_explain(rows: np.ndarray) -> None:
