@@ -21,13 +21,28 @@ FEWEST_SAMPLES = 10
 def split(rows: NDArray[Any], weights: Floats, cv: Any) -> list[tuple[Integers, Integers]]:
     """Split samples of positive weight, into those to fit to and those to hold out; none if few."""
     if not isinstance(cv, Integral):
-        found = check_cv(cv).split(rows)
+        found = _read_splits(cv, rows)
         return [(fit[weights[fit] > 0.0], out[weights[out] > 0.0]) for fit, out in found]
     heavy = np.flatnonzero(weights > 0.0)
     folds = assign_folds(rows[heavy], int(cv))
     n_folds = int(folds.max()) + 1
     n_fits = math.ceil(n_folds * min(1.0, _ENOUGH_SAMPLES / weights.sum())) if n_folds > 1 else 0
     return [(heavy[folds != fold], heavy[folds == fold]) for fold in range(n_fits)]
+
+
+def _read_splits(cv: Any, rows: NDArray[Any]) -> list[tuple[Integers, Integers]]:
+    """Return the splits that a user made, or that a splitter of theirs makes, as indices."""
+    numbers = np.arange(len(rows))
+    try:
+        splits = [(numbers[fit], numbers[out]) for fit, out in check_cv(cv).split(rows)]
+        if not splits:
+            raise ValueError("there are no splits")
+    except (IndexError, TypeError, ValueError) as error:
+        raise ValueError(
+            "cv must be an integer of at least 2, a splitter that needs nothing but samples, or "
+            f"pairs of indices of samples to fit to and to hold out, got {cv!r}: {error}."
+        ) from error
+    return splits
 
 
 def assign_folds(rows: NDArray[Any], n_folds: int) -> Integers:

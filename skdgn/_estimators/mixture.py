@@ -24,7 +24,7 @@ from skdgn._estimators.density import SumOfDensities
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.fitting import FittedByEM
 from skdgn._estimators.inference import InformationCriteria
-from skdgn._estimators.network import AUTO, PiecewiseAffineDGN
+from skdgn._estimators.network import AUTO, TIED, PiecewiseAffineDGN
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, StrOptions
 from skdgn._fit import (
     CRITERIA,
@@ -119,8 +119,8 @@ class DGNMixture(
         their noise, the larger the weight, up to the number of features.  0 is maximum likelihood.
     tied_noise : bool, default=False
         Whether all networks share one noise covariance, of the estimator's ``covariance_type``,
-        which has far fewer parameters if there are many features.  If True, the noise has no prior,
-        and ``refine`` has no effect.
+        which has far fewer parameters if there are many features.  If True, or if the estimator has
+        ``covariance_type="tied"``, the noise has no prior, and ``refine`` has no effect.
     n_init : int, default=1
         Number of starts; the fit with the highest likelihood is kept.
     refine : bool, default=True
@@ -293,6 +293,7 @@ class DGNMixture(
         >>> mixture.transform(X).shape
         (200, 1)
         """
+        check_is_fitted(self)
         return self._ask_likeliest(X, self._n_features_out, NetworkModel.means)
 
     def transform_factors(self, X: ArrayLike) -> Floats:
@@ -391,8 +392,12 @@ class DGNMixture(
         return (
             self._template()._has_prior()
             or self.weight_concentration_prior > 1.0
-            or (self.noise_prior_weight != 0.0 and not self.tied_noise)
+            or (self.noise_prior_weight != 0.0 and not self._shares_noise())
         )
+
+    def _shares_noise(self) -> bool:
+        """Whether all networks have one noise, however that is asked for."""
+        return bool(self.tied_noise) or self._template().covariance_type == TIED
 
     def _settings(self) -> MixtureSettings | SizeSettings:
         template, any_networks = self._template(), self.n_networks == AUTO
@@ -407,7 +412,7 @@ class DGNMixture(
                     if isinstance(self.noise_prior_weight, str)
                     else float(self.noise_prior_weight)
                 ),
-                is_tied=bool(self.tied_noise),
+                is_tied=self._shares_noise(),
                 n_init=int(self.n_init),
                 refine=bool(self.refine),
                 max_iter=int(self.max_iter),
@@ -421,10 +426,11 @@ class DGNMixture(
                     f'n_averaged must be 1 or "auto" if no size is "auto", got {self.n_averaged}.'
                 )
             return branches[0]
-        if self.tied_noise:
+        if self._shares_noise():
             raise ValueError(
                 "tied_noise must be False if sizes are to be found, whose candidates are fits of "
-                "single networks, got True."
+                "single networks, "
+                f"got {self.tied_noise} with covariance_type={template.covariance_type!r}."
             )
         activation = template._activation_of_any()
         n_averaged = self.n_averaged
@@ -480,7 +486,7 @@ class DGNMixture(
                     own.hidden_layer_sizes = network.hidden_layer_sizes
             fitted.append(own)
         n_parameters = len(weights) - 1 + sum(own.n_parameters_ for own in fitted)
-        if self.tied_noise:
+        if self._shares_noise():
             models = [own._fitted_model() for own in fitted]
             shared = models[0].noise.n_parameters
             shared += sum(model.n_weights for model in models)

@@ -54,6 +54,8 @@ from skdgn._runtime import Floats, VersionedMixin, value_ranges
 
 # What sizes that are left open may be.
 AUTO = "auto"
+# Full noise, as in scikit-learn's `GaussianMixture`: that of all networks of a mixture.
+TIED = "tied"
 _LATENT_DIMENSIONS = (1, 2)
 _STARTS = ("auto", "tree", "isomap", "pca", "independent", "sheet", "random")
 _KINDS_OF_NOISE = ("full", "diag")
@@ -100,13 +102,15 @@ class PiecewiseAffineDGN(
         become inactive for all samples; ``"abs"`` folds latent space at each of its boundaries.
     negative_slope : float or sequence of float, default=0.1
         Slope of ``"leaky_relu"`` for negative inputs, or one for each hidden layer.
-    covariance_type : {"spherical", "diag", "full", "factor", "auto"} or sequence, default="diag"
+    covariance_type : {"spherical", "diag", "full", "factor", "tied", "auto"} or sequence, \
+default="diag"
         Structure of the noise covariance: one variance for all features, one for each feature, a
         full matrix, or a variance for each feature and ``n_factors`` linear factors that the
         features share.  Use ``"spherical"`` for features measured in the same way and in the same
         unit, ``"full"`` for correlated noise if there are many more samples than features, and
-        ``"factor"`` for correlated noise of many features.  From a sequence, the best is chosen by
-        `criterion`; ``"auto"`` is ``("full", "diag")``.
+        ``"factor"`` for correlated noise of many features.  ``"tied"`` is ``"full"``, and all
+        networks of a `DGNMixture` share it, as in `GaussianMixture`.  From a sequence, the best is
+        chosen by `criterion`; ``"auto"`` is ``("full", "diag")``.
     n_factors : int, default=3
         Number of factors if ``covariance_type="factor"``; ignored otherwise.  Each factor is an
         additional linear latent dimension, which does not change the regions and integrals.  0 is
@@ -299,7 +303,7 @@ default="auto"
         ],
         "activation": [StrOptions(set(ACTIVATIONS)), tuple, list],
         "negative_slope": [Interval(Real, None, None, closed="neither"), tuple, list],
-        "covariance_type": [StrOptions({*COVARIANCE_TYPES, AUTO}), tuple, list],
+        "covariance_type": [StrOptions({*COVARIANCE_TYPES, TIED, AUTO}), tuple, list],
         "n_factors": [Interval(Integral, 0, None, closed="left")],
         "criterion": [StrOptions(set(CRITERIA))],
         "weight_prior": [None, StrOptions(set(PRIORS))],
@@ -427,7 +431,8 @@ default="auto"
     def _kinds_of_noise(self) -> tuple[str, ...]:
         """Return the kinds of noise that may be."""
         if isinstance(self.covariance_type, str):
-            return _KINDS_OF_NOISE if self.covariance_type == AUTO else (self.covariance_type,)
+            named = {AUTO: _KINDS_OF_NOISE, TIED: ("full",)}
+            return named.get(self.covariance_type, (self.covariance_type,))
         kinds = tuple(self.covariance_type)
         for kind in kinds or ("nothing",):
             if kind not in COVARIANCE_TYPES:

@@ -506,7 +506,8 @@ class DGNOutlierDetector(
         table, _ = self._validate(X, reset=False)
         density = self._exact_density("explain")
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "X does not have valid feature names")  # once will do
+            # Once will do.
+            warnings.filterwarnings("ignore", "X (has|does not have valid) feature names")
             return density.explain(
                 table,
                 method,

@@ -341,6 +341,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
                 f"coverage must be a probability, positive and at most {_LARGEST_COVERAGE}, "
                 f"got {coverage!r}."
             )
+        check_is_fitted(self)
         levels = self._find_levels(float(coverage), kind)
         if kind == "central":
             tails = 0.5 - 0.5 * levels
@@ -412,6 +413,8 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         >>> regressor.cdf([[2.5]], regressor.predict([[2.5]])).round(2)
         array([0.5])
         """
+        if y is None:
+            raise ValueError("y must hold values of the targets, got None.")
         rows = self._join(X, y)
         given = np.arange(self.n_features_in_)
         return self._shaped(self.estimator_.conditional_cdf(rows, given))
@@ -476,7 +479,8 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         """
         if n_draws is not None:
             check_integer(n_draws, "n_draws", or_none=" or None")
-        tables, _ = self.estimator_._complete(self._join(X), int(n_draws or 1), random_state)
+        rows = self._join(X)
+        tables, _ = self.estimator_._complete(rows, int(n_draws or 1), random_state)
         draws = self._shaped(np.stack(tables)[:, :, self.n_features_in_ :])
         return draws[0] if n_draws is None else draws
 

@@ -181,7 +181,8 @@ class TransformedDensity(
                 table = write_frame(X, transformed, every) if is_frame(X) else transformed
                 self.estimator_.fit(table, None, sample_weight)
             except KeyboardInterrupt as error:
-                check_is_fitted(self.estimator_)  # it has kept its best, or there is none
+                if not hasattr(self.estimator_, "n_features_in_"):
+                    raise  # there is no best that it could have kept
                 interrupt = error
         if interrupt is not None:
             raise interrupt

@@ -40,6 +40,7 @@ def validate_rows_and_targets(
 
 def _validate(estimator: Any, X: Any, **checks: Any) -> Any:
     X = fill_masked(X)
+    _refuse_repeated_names(X)
     checks = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan", **checks}
     try:
         return validate_data(estimator, X, **checks)
@@ -62,6 +63,14 @@ def fill_masked(X: Any) -> Any:
         # Text is left for scikit-learn to refuse.
         X = X.astype(np.float64 if X.dtype.kind in "biu" else object)
     return X.filled(np.nan)
+
+
+def _refuse_repeated_names(X: Any) -> None:
+    """Refuse a frame with two columns of one name; only those of pandas can have them."""
+    columns = getattr(X, "columns", None)
+    if not getattr(columns, "is_unique", True):
+        repeated = columns[columns.duplicated()].unique().tolist()
+        raise ValueError(f"X must have different names of columns, got {repeated} more than once.")
 
 
 def check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:

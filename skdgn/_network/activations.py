@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from skdgn._network.enclosures import Enclosures
 from skdgn._network.layer import Layer
 from skdgn._network.maps import AffineMaps, Codes, sum_by
-from skdgn._runtime import Bools, Floats
+from skdgn._runtime import Bools, Floats, check_finite
 
 ACTIVATIONS = ("relu", "leaky_relu", "abs")
 
@@ -35,9 +35,7 @@ class Activation:
         if name not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {ACTIVATIONS}, got {name!r}.")
         if name == "leaky_relu":
-            if not isinstance(negative_slope, Real) or not np.isfinite(negative_slope):
-                raise ValueError(f"negative_slope must be a finite number, got {negative_slope!r}.")
-            return cls(name, (0.0,), (float(negative_slope), 1.0))
+            return cls(name, (0.0,), (check_finite(negative_slope, "negative_slope"), 1.0))
         return cls(name, (0.0,), ({"relu": 0.0, "abs": -1.0}[name], 1.0))
 
     def __str__(self) -> str:

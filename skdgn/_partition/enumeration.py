@@ -114,8 +114,11 @@ class Partition:
         return find_vertices(normals[own], offsets[own], middle)
 
 
-class TooManyRegionsError(MemoryError):
-    """A network has more regions than it was allowed; raised before memory is gone."""
+class TooManyRegionsError(MemoryError, ValueError):
+    """A network has more regions than it was allowed; raised before memory is gone.
+
+    Its sizes are to blame: hence it is an error of parameters, too.
+    """
 
     def __init__(
         self, most_regions: int, architecture: Architecture, estimate: float | None = None

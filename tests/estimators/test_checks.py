@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import scipy.sparse
 
+from sklearn.exceptions import NotFittedError
+
+import skdgn
 from skdgn import DGNImputer, DGNOutlierDetector, PiecewiseAffineDGN
 from skdgn.datasets import make_noisy_circle
 
@@ -49,7 +53,7 @@ def test_networks(changes: dict, message: str) -> None:
     [
         ({"n_jobs": 0}, r"'n_jobs' parameter of .* must be None, an int .* Got 0 instead"),
         ({"activation": "Relu"}, r"'activation' parameter .* must be .* Got 'Relu' instead"),
-        ({"covariance_type": "tied"}, r"'covariance_type' parameter .* Got 'tied' instead"),
+        ({"covariance_type": "band"}, r"'covariance_type' parameter .* Got 'band' instead"),
         ({"tol": -1.0}, r"'tol' parameter .* in the range \[0.0, inf\). Got -1.0 instead"),
         ({"random_state": -1}, r"'random_state' parameter .* Got -1 instead"),
     ],
@@ -234,3 +238,24 @@ def test_rows_too_far_out_to_be_squared_are_outliers_of_which_nothing_else_is_kn
     ):
         assert np.isnan(answer[0]).all()
         assert np.isfinite(answer[1]).all()
+
+
+# Methods that a new estimator has to answer, and those that scikit-learn adds.
+_BEFORE_FIT = ("fit", "set_", "get_params", "get_metadata_routing", "partial_fit", "from_")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [getattr(skdgn, name) for name in skdgn.__all__ if hasattr(getattr(skdgn, name), "fit")],
+)
+def test_methods_need_a_fit(kind: type) -> None:
+    for name, method in inspect.getmembers(kind, inspect.isfunction):
+        if name.startswith(("_", *_BEFORE_FIT)):
+            continue
+        required = [
+            parameter
+            for parameter in list(inspect.signature(method).parameters.values())[1:]
+            if parameter.default is parameter.empty
+        ]
+        with pytest.raises(NotFittedError, match=kind.__name__):
+            method(kind(), *[ROWS] * len(required))

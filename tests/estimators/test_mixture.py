@@ -318,10 +318,25 @@ def test_tied_noise_goes_on_from_noises_of_their_own():
     np.testing.assert_array_equal(variances[0], variances[1])
 
 
+def test_noise_may_be_called_tied_as_in_scikit_learn():
+    X = make_tied_clusters()
+    network = PiecewiseAffineDGN(hidden_layer_sizes=(2,), covariance_type="tied", random_state=0)
+    tied = DGNMixture(network, 2, tol=1e-2, random_state=0).fit(X)
+    full = clone(network).set_params(covariance_type="full")
+    same = DGNMixture(full, 2, tied_noise=True, tol=1e-2, random_state=0).fit(X)
+    np.testing.assert_array_equal(tied.score_samples(X), same.score_samples(X))
+    assert tied.n_parameters_ == same.n_parameters_
+    np.testing.assert_array_equal(network.fit(X).score_samples(X), full.fit(X).score_samples(X))
+    tied.set_params(warm_start=True, max_iter=1).fit(X).partial_fit(X[:20])
+
+
 def test_tied_noise_is_refused_where_sizes_are_to_be_found():
-    mixture = DGNMixture(n_networks="auto", tied_noise=True)
-    with pytest.raises(ValueError, match=r"tied_noise must be False if sizes .* got True"):
-        mixture.fit(make_tied_clusters())
+    for mixture, got in (
+        (DGNMixture(n_networks="auto", tied_noise=True), "got True"),
+        (DGNMixture(PiecewiseAffineDGN(covariance_type="tied")), "covariance_type='tied'"),
+    ):
+        with pytest.raises(ValueError, match=rf"tied_noise must be False if sizes .* {got}"):
+            mixture.fit(make_tied_clusters())
 
 
 @pytest.mark.parametrize("weight", [1e-100, 1e-6, 1e12, 1e100])

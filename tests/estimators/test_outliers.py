@@ -13,7 +13,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, DensityMixin, clone
 from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -23,6 +23,7 @@ from skdgn._estimators import thresholds
 from skdgn._estimators.mixture import DGNMixture
 from skdgn._estimators.network import PiecewiseAffineDGN
 from skdgn._estimators.outliers import DGNOutlierDetector
+from skdgn._estimators.regressor import DGNRegressor
 from skdgn.datasets import make_noisy_circle
 
 # The default's 16 units and 200 iterations are not made for tables this small.
@@ -287,6 +288,9 @@ def test_explanations_are_those_of_the_density_and_add_up(
     frame = pd.DataFrame(rows[:60], columns=["a", "b"])
     named = DGNOutlierDetector(LINEAR, cv=None).fit(frame)
     assert named.explain(frame).shape == (60, 2)
+    with pytest.warns(UserWarning, match="X has feature names, but DGNOutlierDetector") as warned:
+        detector.explain(frame)
+    assert len(warned) == 1
 
 
 def test_what_has_no_marginals_cannot_explain(rows: np.ndarray) -> None:
@@ -454,6 +458,16 @@ def test_folds_may_be_given(rows: np.ndarray) -> None:
     np.testing.assert_array_equal(detector._calibrations[1].rows, rows[10:100])
     folded = DGNOutlierDetector(LINEAR, cv=KFold(3)).fit(rows)
     assert len(folded._calibrations) == 3
+
+
+@pytest.mark.parametrize(
+    "cv", [[], [1, 2], [[2]], b"x", [([0, 1], [10**6])], [([0.5], [1])], StratifiedKFold(2)]
+)
+@pytest.mark.parametrize("model", [DGNOutlierDetector(LINEAR), DGNRegressor(LINEAR)])
+def test_splits_that_are_none_are_refused(model: BaseEstimator, cv: object) -> None:
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match=r"cv must be an integer of at least 2, .* got"):
+        clone(model).set_params(cv=cv).fit(rows, rows[:, 0])
 
 
 def test_p_values_need_samples_that_were_held_out(rows: np.ndarray) -> None:

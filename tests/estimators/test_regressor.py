@@ -173,6 +173,8 @@ def test_bad_input_is_refused(linear: DGNRegressor, table: tuple[np.ndarray, np.
         linear.predict_interval(X, kind="widest")
     with pytest.raises(ValueError, match=r"y must have 2 values .* got shape \(300,\)"):
         linear.cdf(X, y[:, 0])
+    with pytest.raises(ValueError, match="y must hold values of the targets, got None"):
+        linear.cdf(X, None)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         linear.score_samples(X, y[:9])
     with pytest.raises(ValueError, match="n_draws"):

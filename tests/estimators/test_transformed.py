@@ -180,6 +180,17 @@ def test_an_interrupted_fit_keeps_its_best(samples, monkeypatch):
     assert np.isfinite(model.score(samples))
 
 
+def test_an_interrupt_before_there_is_a_best_is_an_interrupt(samples, monkeypatch):
+    def interrupted(self, X, y=None, sample_weight=None):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DGNMixture, "fit", interrupted)
+    model = TransformedDensity(DGNMixture(LINE, 2))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(samples)
+    assert not hasattr(model, "estimator_")
+
+
 def test_sets_of_highest_density_hold_what_they_promise():
     """Tails are heavier than those of the grid on which sets are looked for, and never end it."""
     rng = np.random.default_rng(0)

@@ -100,6 +100,16 @@ def test_columns_of_text_are_named(kind: type) -> None:
         make_estimator().fit(numbers)
 
 
+@pytest.mark.parametrize("names", [["a", "b", "a"], [0, 1, 0]])
+def test_columns_of_one_name_are_refused(names: list[object]) -> None:
+    frame = pd.DataFrame(np.column_stack([ROWS, ROWS[:, 0]]), columns=names)
+    fitted = DGNImputer(make_estimator()).fit(np.asarray(frame))
+    message = rf"X must have different names of columns, got \[{names[0]!r}\] more than once"
+    for call in (make_estimator().fit, DGNOutlierDetector().fit, fitted.transform):
+        with pytest.raises(ValueError, match=message):
+            call(frame)
+
+
 def test_columns_with_missing_values_are_not_taken_for_text() -> None:
     frame = pd.DataFrame({"a": pd.array([1, None, 3, 4], dtype="Int64"), "b": ["u", "v", "w", "x"]})
     with pytest.raises(ValueError, match="which column 'b' does not"):

@@ -231,6 +231,10 @@ def test_negative_slope_must_be_finite(slope: float) -> None:
         Activation.from_name("leaky_relu", slope)
 
 
+def test_negative_slope_may_be_any_number() -> None:
+    assert Activation.from_name("leaky_relu", 10**30).negative_slope == 1e30
+
+
 def test_negative_slope_counts_for_leaky_relu_only() -> None:
     assert Activation.from_name("relu", np.nan).negative_slope == 0.0
     assert Activation.from_name("abs", 7.0).negative_slope == -1.0

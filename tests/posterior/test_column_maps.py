@@ -44,6 +44,14 @@ def test_inverses(step):
     np.testing.assert_allclose(step.backward(transformed), values, rtol=1e-9, atol=1e-12)
 
 
+def test_normal_scores_cross_wide_gaps():
+    gap = NormalScores(np.array([0.98, 0.02]), np.array([0.0, 1e6]), np.array([1.0, 2.0]))
+    scores = np.linspace(-8.0, 8.0, 401)
+    values = gap.backward(scores)
+    assert np.all(np.diff(values) > 0.0)
+    np.testing.assert_allclose(gap.forward(values), scores, atol=1e-13)
+
+
 # Slopes of normal scores are compared with more digits than differences leave, below.
 @pytest.mark.parametrize("step", [step for step in MAPS if step is not MIXTURE], ids=str)
 def test_slopes(step):

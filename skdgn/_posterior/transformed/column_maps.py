@@ -145,7 +145,9 @@ class NormalScores:
             scores = self.forward(found)
             excess = scores - transformed
             low, high = np.where(excess < 0.0, found, low), np.where(excess < 0.0, high, found)
-            new = found - excess * np.exp(-self._log_slope(found, scores))
+            # Between values far apart the slope is next to zero: bounds are halved there.
+            with np.errstate(over="ignore", invalid="ignore"):
+                new = found - excess * np.exp(-self._log_slope(found, scores))
             new = np.where((low <= new) & (new <= high), new, 0.5 * (low + high))
             is_done = np.abs(excess) <= _ROUNDING * np.maximum(np.abs(transformed), 1.0)
             found = new
