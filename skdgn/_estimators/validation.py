@@ -67,7 +67,7 @@ def fill_masked(X: Any) -> Any:
 
 def _refuse_repeated_names(X: Any) -> None:
     """Refuse a frame with two columns of one name; only those of pandas can have them."""
-    columns = getattr(X, "columns", None)
+    columns: Any = getattr(X, "columns", None)
     if not getattr(columns, "is_unique", True):
         repeated = columns[columns.duplicated()].unique().tolist()
         raise ValueError(f"X must have different names of columns, got {repeated} more than once.")

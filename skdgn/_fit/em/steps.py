@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skdgn._fit.em import PATIENCE
+from skdgn._fit.em.loop import PATIENCE
 from skdgn._fit.em.mixture import MixtureProblem, MixtureState, Proposal
 from skdgn._fit.m_step import FIRST_DAMPING, SMALLEST_DAMPING, Damping
 from skdgn._posterior import Model
