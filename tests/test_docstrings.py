@@ -38,10 +38,10 @@ ESTIMATORS = [
 ]
 # What these hold is reached through the estimators, and is not imported by users.
 PARTS_OF_THE_ESTIMATOR = {
-    "skdgn._estimators.callbacks",
-    "skdgn._estimators.conditioning",
-    "skdgn._estimators.density",
-    "skdgn._estimators.inference",
+    "skdgn._estimators.fits.callbacks",
+    "skdgn._estimators.methods.conditioning",
+    "skdgn._estimators.methods.density",
+    "skdgn._estimators.methods.inference",
 }
 
 
@@ -85,9 +85,9 @@ def test_the_public_objects_are_found():
     for name in (
         "skdgn._estimators.network.PiecewiseAffineDGN",
         "skdgn._estimators.construction.KnownNetworks.from_network",
-        "skdgn._estimators.inference.ExactInference.score_samples",
-        "skdgn._estimators.ranges.ExactRanges.impute",
-        "skdgn._estimators.density.SumOfDensities.predict_proba",
+        "skdgn._estimators.methods.inference.ExactInference.score_samples",
+        "skdgn._estimators.methods.ranges.ExactRanges.impute",
+        "skdgn._estimators.methods.density.SumOfDensities.predict_proba",
         "skdgn._posterior.posterior.Posterior.sample",
         "skdgn.datasets.make_wave",
         "skdgn.displays.density.DensityDisplay.from_estimator",

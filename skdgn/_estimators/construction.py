@@ -8,7 +8,7 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skdgn._estimators.attributes import NOT_ITERATED, attributes_of_model
+from skdgn._estimators.fits import NOT_ITERATED, attributes_of_model
 from skdgn._network import (
     ACTIVATIONS,
     Network,

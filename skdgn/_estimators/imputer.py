@@ -10,13 +10,12 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import check_is_fitted
 
-from skdgn._estimators.attributes import unchanged_by_failure
-from skdgn._estimators.delegation import DelegatingMixin
-from skdgn._estimators.density import ANY_DENSITY, ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
+from skdgn._estimators.fits import DelegatingMixin, unchanged_by_failure
+from skdgn._estimators.inputs import check_weights, validate_rows
+from skdgn._estimators.methods import ANY_DENSITY, ExactDensity
 from skdgn._estimators.mixture import default_mixture
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, fit_context
-from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._runtime import VersionedMixin
 
 

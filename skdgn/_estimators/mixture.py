@@ -18,12 +18,10 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from skdgn._estimators.attributes import NOT_ITERATED, attributes_of_model
-from skdgn._estimators.checks import check_observed
-from skdgn._estimators.density import SumOfDensities
 from skdgn._estimators.documentation import DocumentedMixin
-from skdgn._estimators.fitting import FittedByEM
-from skdgn._estimators.inference import InformationCriteria
+from skdgn._estimators.fits import NOT_ITERATED, FittedByEM, attributes_of_model
+from skdgn._estimators.inputs import check_observed
+from skdgn._estimators.methods import InformationCriteria, SumOfDensities
 from skdgn._estimators.network import AUTO, TIED, PiecewiseAffineDGN
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, StrOptions
 from skdgn._fit import (

@@ -11,22 +11,22 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from skdgn._estimators.attributes import (
+from skdgn._estimators.construction import KnownNetworks
+from skdgn._estimators.documentation import DocumentedMixin
+from skdgn._estimators.fits import (
+    FittedByEM,
     attributes_of_model,
     network_from_plain,
     plain_network,
 )
-from skdgn._estimators.checks import (
+from skdgn._estimators.inputs import (
     check_integers,
     check_observed,
     check_prior_scale,
     check_sizes,
     check_spreads,
 )
-from skdgn._estimators.construction import KnownNetworks
-from skdgn._estimators.documentation import DocumentedMixin
-from skdgn._estimators.fitting import FittedByEM
-from skdgn._estimators.inference import LatentInference
+from skdgn._estimators.methods import LatentInference
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, StrOptions
 from skdgn._fit import (
     CRITERIA,

@@ -12,17 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
-from skdgn._estimators.attributes import unchanged_by_failure
-from skdgn._estimators.checks import check_observed
-from skdgn._estimators.delegation import DelegatingMixin
-from skdgn._estimators.density import ANY_DENSITY, ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
-from skdgn._estimators.ensemble import DGNEnsemble
+from skdgn._estimators.ensembles import DGNEnsemble
+from skdgn._estimators.fits import DelegatingMixin, unchanged_by_failure
 from skdgn._estimators.folds import FEWEST_SAMPLES, split
+from skdgn._estimators.inputs import check_observed, check_weights, validate_rows
+from skdgn._estimators.methods import ANY_DENSITY, ExactDensity
 from skdgn._estimators.mixture import DGNMixture
 from skdgn._estimators.network import PiecewiseAffineDGN
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, StrOptions, fit_context
-from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._posterior import (
     MOST_INTERVALS,
     FeatureDistributions,

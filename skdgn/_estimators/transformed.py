@@ -10,17 +10,19 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from skdgn._estimators.attributes import unchanged_by_failure
-from skdgn._estimators.checks import check_observed, check_sizes
-from skdgn._estimators.conditioning import is_frame, write_frame
-from skdgn._estimators.delegation import DelegatingMixin
-from skdgn._estimators.density import ANY_DENSITY, ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
-from skdgn._estimators.inference import InformationCriteria
+from skdgn._estimators.fits import DelegatingMixin, unchanged_by_failure
+from skdgn._estimators.inputs import check_observed, check_sizes, check_weights, validate_rows
+from skdgn._estimators.methods import (
+    ANY_DENSITY,
+    ExactDensity,
+    InformationCriteria,
+    is_frame,
+    write_frame,
+)
 from skdgn._estimators.mixture import DGNMixture
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, HasMethods, StrOptions, fit_context
 from skdgn._estimators.transformers import Chains, read_transformer
-from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._fit import fit_normal_scores, fit_power
 from skdgn._posterior import ColumnMaps, TransformedModel
 from skdgn._runtime import Floats, VersionedMixin, read, value_ranges

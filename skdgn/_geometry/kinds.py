@@ -1,13 +1,8 @@
-"""Kinds of cells, one file each, chosen by the number of latent dimensions."""
+"""Kinds of cells, chosen by the number of latent dimensions."""
 
 from __future__ import annotations
 
-import skdgn._geometry.boundaries  # (registers the integral over polygons)
-import skdgn._geometry.conditioning  # (registers the integral over polytopes)
-import skdgn._geometry.flags  # noqa: F401  (registers the integral over polyhedra)
-from skdgn._geometry.interface import (
-    Cells,
-)
+from skdgn._geometry.interface import Cells
 from skdgn._geometry.intervals import Intervals
 from skdgn._geometry.polygons import Polygons
 from skdgn._geometry.polyhedra import Polyhedra

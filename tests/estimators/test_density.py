@@ -19,7 +19,7 @@ from skdgn import (
     PosteriorDisplay,
     TransformedDensity,
 )
-from skdgn._estimators.density import ExactDensity, check_density
+from skdgn._estimators.methods.density import ExactDensity, check_density
 from skdgn.datasets import make_wave
 
 LINE = PiecewiseAffineDGN(hidden_layer_sizes=(), tol=0.01)

@@ -27,7 +27,7 @@ from skdgn import (
     PosteriorDisplay,
     TransformedDensity,
 )
-from skdgn._estimators.members import default_members
+from skdgn._estimators.ensembles.members import default_members
 from skdgn.datasets import make_wave
 
 pytestmark = [

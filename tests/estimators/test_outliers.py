@@ -19,10 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdgn._estimators import folds as _folds
-from skdgn._estimators import thresholds
+from skdgn._estimators.anomalies import thresholds
+from skdgn._estimators.anomalies.outliers import DGNOutlierDetector
 from skdgn._estimators.mixture import DGNMixture
 from skdgn._estimators.network import PiecewiseAffineDGN
-from skdgn._estimators.outliers import DGNOutlierDetector
 from skdgn._estimators.regressor import DGNRegressor
 from skdgn.datasets import make_noisy_circle
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdgn._geometry.boundaries import nearest_point, sliced_polygon
 from skdgn._geometry.interface import Cells
-from skdgn._geometry.polygons import Polygons
+from skdgn._geometry.polygons.boundaries import nearest_point, sliced_polygon
+from skdgn._geometry.polygons.cells import Polygons
 from tests.geometry.helpers import Integral, cell_from_halfspaces, combine, cut, integrate
 from tests.reference import masses
 

@@ -8,11 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
-from skdgn._geometry.flags import flag_polyhedron, nearest_in_polyhedron, polyhedron_moments
 from skdgn._geometry.integrals import integrate_gaussian
 from skdgn._geometry.kinds import whole_space
+from skdgn._geometry.polyhedra.flags import (
+    flag_polyhedron,
+    nearest_in_polyhedron,
+    polyhedron_moments,
+)
+from skdgn._geometry.polyhedra.sections import sliced_polyhedron
 from skdgn._geometry.quadrature import FULL_ACCURACY
-from skdgn._geometry.sections import sliced_polyhedron
 from skdgn._partition.enumeration import build_partition
 from tests.geometry.helpers import cell_from_halfspaces, combine, cut, integrate
 from tests.networks import random_network

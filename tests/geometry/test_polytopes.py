@@ -12,9 +12,9 @@ import skdgn._partition.enumeration
 from skdgn._geometry.integrals import CellIntegrals, integrate_gaussian
 from skdgn._geometry.interface import THINNEST_PIECE
 from skdgn._geometry.intervals import Intervals
-from skdgn._geometry.polygons import Polygons
-from skdgn._geometry.polytopes import Polytopes
-from skdgn._geometry.quadratic_program import nearest_point
+from skdgn._geometry.polygons.cells import Polygons
+from skdgn._geometry.polytopes.cells import Polytopes
+from skdgn._geometry.polytopes.quadratic_program import nearest_point
 from skdgn._network import Network
 from skdgn._partition.enumeration import Partition, build_partition
 from tests.geometry.helpers import cut, integrate

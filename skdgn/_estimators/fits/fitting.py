@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdgn._estimators.attributes import unchanged_by_failure
-from skdgn._estimators.callbacks import FitTasks
-from skdgn._estimators.complaints import Complaint, complain
-from skdgn._estimators.density import ExactDensity
-from skdgn._estimators.progress import IterationPrinter, describe_interrupt
+from skdgn._estimators.fits.attributes import unchanged_by_failure
+from skdgn._estimators.fits.callbacks import FitTasks
+from skdgn._estimators.fits.complaints import Complaint, complain
+from skdgn._estimators.fits.progress import IterationPrinter, describe_interrupt
+from skdgn._estimators.inputs import check_weights, validate_rows
+from skdgn._estimators.methods import ExactDensity
 from skdgn._estimators.sklearn_parts import CallbackSupportMixin, fit_context
-from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._fit import (
     FitResult,
     Iteration,

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning
 from sklearn.utils.parallel import Parallel, delayed
 
-from skdgn._estimators.complaints import Complaint, collect_complaints
+from skdgn._estimators.fits import Complaint, collect_complaints
 from skdgn._runtime import Floats, Integers, Reporter, way_of_returning
 
 

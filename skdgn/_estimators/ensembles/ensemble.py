@@ -11,16 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Bunch
 
-from skdgn._estimators.attributes import unchanged_by_failure
-from skdgn._estimators.checks import check_observed
-from skdgn._estimators.complaints import complain
-from skdgn._estimators.density import ExactDensity, SumOfDensities, check_density
 from skdgn._estimators.documentation import DocumentedMixin
-from skdgn._estimators.inference import InformationCriteria
-from skdgn._estimators.member_fits import Fits, Questions, Task, reseed, run_tasks
-from skdgn._estimators.members import default_members
+from skdgn._estimators.ensembles.member_fits import Fits, Questions, Task, reseed, run_tasks
+from skdgn._estimators.ensembles.members import default_members
+from skdgn._estimators.fits import complain, unchanged_by_failure
+from skdgn._estimators.inputs import check_observed, check_weights, validate_rows
+from skdgn._estimators.methods import (
+    ExactDensity,
+    InformationCriteria,
+    SumOfDensities,
+    check_density,
+)
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, Interval, NamedParts, fit_context
-from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._fit import bootstrap_weights, stack_with_scales, subsample_weights
 from skdgn._posterior import WeightedSum
 from skdgn._runtime import (

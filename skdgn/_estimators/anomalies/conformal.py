@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._estimators.conditioning import is_frame, write_frame
-from skdgn._estimators.density import ExactDensity
+from skdgn._estimators.methods import ExactDensity, is_frame, write_frame
 from skdgn._estimators.sklearn_parts import take_samples
 from skdgn._runtime import Bools, Floats, Integers, split_by_pattern
 

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdgn._geometry.interface import THINNEST_PIECE, Corners, Facets, Pieces, register_whitening
-from skdgn._geometry.quadratic_program import dot, nearest_point
+from skdgn._geometry.polytopes.quadratic_program import dot, nearest_point
 from skdgn._runtime import Bools, Floats, Integers, kernel
 
 # As many dimensions as there are good lattices for; memory is gone long before.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skdgn._estimators.ensemble import DGNEnsemble
+from skdgn._estimators.ensembles import DGNEnsemble
 from skdgn._estimators.mixture import DGNMixture
 from skdgn._runtime import Floats
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from skdgn._geometry.interface import LOG_NEGLIGIBLE_SHARE, register_estimate
-from skdgn._geometry.point_sums import REACH, integrate_by_points
-from skdgn._geometry.polytopes import WhitenedPolytopes
-from skdgn._geometry.proposals import Proposals, approximate, choose_axes, look_ahead
-from skdgn._geometry.quadratic_program import dot, nearest_point
+from skdgn._geometry.polytopes.cells import WhitenedPolytopes
+from skdgn._geometry.polytopes.point_sums import REACH, integrate_by_points
+from skdgn._geometry.polytopes.proposals import Proposals, approximate, choose_axes, look_ahead
+from skdgn._geometry.polytopes.quadratic_program import dot, nearest_point
 from skdgn._runtime import LOG_SQRT_2PI, Floats, kernel
 
 _TINY = 1e-300

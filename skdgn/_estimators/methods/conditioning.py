@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skdgn._estimators.checks import index_of_feature
-from skdgn._estimators.inference import ExactInference
+from skdgn._estimators.inputs import index_of_feature
+from skdgn._estimators.methods.inference import ExactInference
 from skdgn._posterior import FeatureDistributions
 from skdgn._runtime import Bools, Floats, Integers, finite_array, read
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skdgn._estimators.conditioning import ExactConditioning
+from skdgn._estimators.methods.conditioning import ExactConditioning
 from skdgn._posterior import shapley_values, surprises
 from skdgn._runtime import Floats, check_integer
 

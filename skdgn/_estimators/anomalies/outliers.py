@@ -14,18 +14,20 @@ from sklearn.base import BaseEstimator, OutlierMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from skdgn._estimators.attributes import unchanged_by_failure
-from skdgn._estimators.conformal import (
+from skdgn._estimators.anomalies.conformal import (
     Calibration,
     conformal_p_values,
     log_densities,
     own_p_values,
     reject,
 )
-from skdgn._estimators.delegation import DelegatingMixin
-from skdgn._estimators.density import ExactDensity
+from skdgn._estimators.anomalies.thresholds import natural_threshold, weighted_quantile
+from skdgn._estimators.anomalies.trimming import fit_trimmed, without_small_components
 from skdgn._estimators.documentation import DocumentedMixin
+from skdgn._estimators.fits import DelegatingMixin, unchanged_by_failure
 from skdgn._estimators.folds import FEWEST_SAMPLES, split
+from skdgn._estimators.inputs import check_weights, validate_rows
+from skdgn._estimators.methods import ExactDensity
 from skdgn._estimators.mixture import DGNMixture, default_mixture
 from skdgn._estimators.sklearn_parts import (
     WORK_CONSTRAINTS,
@@ -35,9 +37,6 @@ from skdgn._estimators.sklearn_parts import (
     fit_context,
     take_samples,
 )
-from skdgn._estimators.thresholds import natural_threshold, weighted_quantile
-from skdgn._estimators.trimming import fit_trimmed, without_small_components
-from skdgn._estimators.validation import check_weights, validate_rows
 from skdgn._runtime import Floats, Integers, Reporter, VersionedMixin, check_integer
 
 _P_VALUES = ("cross", "split", "model")
@@ -127,7 +126,7 @@ class DGNOutlierDetector(
     Examples
     --------
     >>> from skdgn.datasets import make_noisy_circle
-    >>> from skdgn._estimators.outliers import DGNOutlierDetector
+    >>> from skdgn._estimators.anomalies.outliers import DGNOutlierDetector
     >>> X = make_noisy_circle(200, random_state=0)
     >>> detector = DGNOutlierDetector(contamination=0.05).fit(X)
     >>> detector.predict([[1.0, 0.0], [0.0, 0.0], [1e6, 0.0]])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from skdgn._estimators.conditioning import ExactConditioning, is_frame, write_frame
+from skdgn._estimators.methods.conditioning import ExactConditioning, is_frame, write_frame
 from skdgn._estimators.sklearn_parts import name_columns
 from skdgn._posterior import (
     Known,

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from skdgn._geometry.nodes import FAR, cross, dot, find_line, is_wall
+from skdgn._geometry.polyhedra.nodes import FAR, cross, dot, find_line, is_wall
 from skdgn._runtime import Floats, Integers, kernel
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdgn._geometry.quadratic_program import DEPENDENT, dot, orthogonalize
+from skdgn._geometry.polytopes.quadratic_program import DEPENDENT, dot, orthogonalize
 from skdgn._geometry.truncated_normal import truncate_below
 from skdgn._runtime import Floats, Integers, kernel
 

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from skdgn._geometry.interface import THINNEST_PIECE
-from skdgn._geometry.nodes import NODE_SIZE, cut_edge, node_value
+from skdgn._geometry.polyhedra.nodes import NODE_SIZE, cut_edge, node_value
 from skdgn._runtime import Bools, Floats, Integers, kernel
 
 # The side of a node closer to a plane than this, in relative terms, is not decided by its sign

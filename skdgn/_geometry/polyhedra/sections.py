@@ -11,17 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from skdgn._geometry.boundaries import polygon_moments, sort
-from skdgn._geometry.facet_polygons import fill_frame
-from skdgn._geometry.nodes import dot
-from skdgn._geometry.polygons import copy_run, cut_polygon, read_edge
+from skdgn._geometry.polygons import (
+    copy_run,
+    cut_polygon,
+    negated,
+    polygon_moments,
+    read_edge,
+    sort,
+)
+from skdgn._geometry.polyhedra.facet_polygons import fill_frame
+from skdgn._geometry.polyhedra.nodes import dot
 from skdgn._geometry.quadrature import (
     KRONROD_GAUSS_WEIGHTS,
     KRONROD_NODES,
     KRONROD_RANGE,
     KRONROD_WEIGHTS,
 )
-from skdgn._geometry.slices import negated
 from skdgn._runtime import LOG_SQRT_2PI, Floats, kernel
 
 # Polyhedra closer than this are integrated from the center, not from their nearest point.

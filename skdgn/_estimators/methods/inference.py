@@ -11,7 +11,7 @@ from sklearn import get_config
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from skdgn._estimators.validation import check_weights, validate_rows
+from skdgn._estimators.inputs import check_weights, validate_rows
 from skdgn._posterior import Density, NetworkModel, Posterior, check_gaussians
 from skdgn._runtime import Floats, Integers, RandomSource, Reporter, Workers, random_source
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from skdgn._estimators.checks import check_continuation
-from skdgn._estimators.explanation import ExactExplanation
-from skdgn._estimators.ranges import ExactRanges
+from skdgn._estimators.inputs import check_continuation
+from skdgn._estimators.methods.explanation import ExactExplanation
+from skdgn._estimators.methods.ranges import ExactRanges
 from skdgn._estimators.sklearn_parts import HasMethods
 from skdgn._posterior import WeightedSum
 from skdgn._runtime import Floats, Integers

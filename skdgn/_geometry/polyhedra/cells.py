@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdgn._geometry import skeletons
-from skdgn._geometry.facet_polygons import facet_polygons, fill_frame
 from skdgn._geometry.interface import Corners, Facets, Pieces, register_whitening
-from skdgn._geometry.nodes import dot
 from skdgn._geometry.polygons import interior_point, long_edges, read_edge
+from skdgn._geometry.polyhedra import skeletons
+from skdgn._geometry.polyhedra.facet_polygons import facet_polygons, fill_frame
+from skdgn._geometry.polyhedra.nodes import dot
 from skdgn._runtime import Floats, Integers, kernel
 
 

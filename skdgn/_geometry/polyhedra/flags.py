@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from skdgn._geometry.boundaries import nearest_point
 from skdgn._geometry.interface import LOG_NEGLIGIBLE_SHARE, register_integral
-from skdgn._geometry.nodes import dot
-from skdgn._geometry.polygons import read_edge
-from skdgn._geometry.polyhedra import WhitenedPolyhedra
+from skdgn._geometry.polygons import nearest_point, read_edge
+from skdgn._geometry.polyhedra.cells import WhitenedPolyhedra
+from skdgn._geometry.polyhedra.nodes import dot
+from skdgn._geometry.polyhedra.sections import sliced_polyhedron
 from skdgn._geometry.quadrature import (
     FULL_ACCURACY,
     GAUSS_NODES,
@@ -36,7 +36,6 @@ from skdgn._geometry.quadrature import (
     MOST_NODES,
     nodes_needed,
 )
-from skdgn._geometry.sections import sliced_polyhedron
 from skdgn._runtime import INV_SQRT_2PI, LOG_SQRT_2PI, SQRT_HALF, Floats, erfcx, kernel
 
 # Relative rounding error of an integral along an edge; that of one whose pole was subtracted,

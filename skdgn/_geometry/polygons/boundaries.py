@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from skdgn._geometry.interface import LOG_NEGLIGIBLE_SHARE, register_integral
-from skdgn._geometry.polygons import WhitenedPolygons, read_edge
+from skdgn._geometry.polygons.cells import WhitenedPolygons, read_edge
+from skdgn._geometry.polygons.slices import integrate_chords
 from skdgn._geometry.quadrature import (
     FULL_ACCURACY,
     GAUSS_NODES,
@@ -22,7 +23,6 @@ from skdgn._geometry.quadrature import (
     MOST_NODES,
     nodes_needed,
 )
-from skdgn._geometry.slices import integrate_chords
 from skdgn._runtime import INV_SQRT_2PI, LOG_SQRT_2PI, SQRT_HALF, Floats, kernel, owens_t
 
 # Relative rounding error of an integral along an edge.

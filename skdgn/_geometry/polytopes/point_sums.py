@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdgn._geometry.polytopes import MOST_DIMENSIONS
-from skdgn._geometry.proposals import Proposals
+from skdgn._geometry.polytopes.cells import MOST_DIMENSIONS
+from skdgn._geometry.polytopes.proposals import Proposals
 from skdgn._geometry.truncated_normal import integrate_along, quantile
 from skdgn._runtime import Floats, kernel
 
