@@ -8,7 +8,7 @@ from scipy.optimize import lsq_linear
 
 from skdgn._noise import Noise, NoiseUnits, find_holes, make_holes
 from skdgn._posterior.incomplete_conditionals import make_row, scale_row
-from skdgn._posterior.latent_boxes import Boxes, split_spread, bound_box, bound_correlated
+from skdgn._posterior.latent_boxes import Boxes, bound_box, bound_correlated, split_spread
 
 D, N_BOXES = 5, 30
 
