@@ -12,6 +12,8 @@ need not know of missing values, and its gradient is that of the likelihood of w
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +30,16 @@ from skdgn._noise import (
 )
 from skdgn._partition import add_regions
 from skdgn._posterior import Explorer, RegionMaps, Visitor, Visits
-from skdgn._runtime import Floats, Integers, Table, Workers, inlined_sum_kernel, read, sum_kernel
+from skdgn._runtime import (
+    Bools,
+    Floats,
+    Integers,
+    Table,
+    Workers,
+    inlined_sum_kernel,
+    read,
+    sum_kernel,
+)
 
 
 class Explored(NamedTuple):
@@ -415,18 +426,22 @@ def expect(
 
     def expect_batch(batch: Table, batch_weights: Floats) -> SufficientStatistics:
         table, weights = take_heavy(batch, batch_weights)
-        is_complete = ~np.isnan(table).any(axis=1)
-        total = SufficientStatistics.none(visitor)
+        is_complete: Bools = np.logical_not(np.isnan(table).any(axis=1))
+        parts = []
         for chosen in (is_complete, ~is_complete):
             if chosen.any():
-                visits = visitor.visit(table[chosen])
-                total += accumulate(visitor, visits, table[chosen], weights[chosen])
-        return total
+                some, own_weights = choose(table, weights, chosen)
+                parts.append(accumulate(visitor, visitor.visit(some), some, own_weights))
+        return reduce(add, parts) if parts else SufficientStatistics.none(visitor)
 
     return workers.sum(expect_batch, visitor.row_bytes, rows, row_weights)
 
 
 def take_heavy(batch: Table, weights: Floats) -> tuple[Floats, Floats]:
     """Read the rows that have a weight: others may be so far out that nothing is known."""
-    chosen = weights > 0
-    return read(batch)[chosen], weights[chosen]
+    return choose(read(batch), read(weights), weights > 0)
+
+
+def choose(rows: Floats, weights: Floats, chosen: Bools) -> tuple[Floats, Floats]:
+    """Take some rows and their weights; do not copy them if these are all."""
+    return (rows, weights) if chosen.all() else (rows[chosen], weights[chosen])

@@ -28,7 +28,7 @@ def draw_rows(network: Network, n_rows: int, rng: np.random.Generator) -> np.nda
     return rows + np.sqrt(VARIANCE) * rng.normal(size=rows.shape)
 
 
-@pytest.mark.parametrize("seed", usually(range(2), 1))  # each quadrature takes about a second
+@pytest.mark.parametrize("seed", usually((1, 0), 1))  # a quadrature may take some seconds
 @pytest.mark.parametrize("n_layers", [1, 2])
 @pytest.mark.parametrize("n_components", [2, 3])
 def test_densities_of_nearly_concurrent_boundaries_equal_quadrature(
