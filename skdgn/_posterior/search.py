@@ -72,10 +72,12 @@ class Candidates(NamedTuple):
     order: Integers  # in which they are visited
     nodes: Integers
     node_bounds: Floats
+    residuals: Floats  # (D,) buffer
 
 
-@kernel
-def make_candidates(n_regions: int, n_components: int, n_leaves: int) -> Candidates:
+def make_candidates(
+    n_regions: int, n_components: int, n_features: int, n_leaves: int
+) -> Candidates:
     """Make room for all regions."""
     return Candidates(
         np.empty(n_regions, dtype=np.intp),
@@ -86,6 +88,7 @@ def make_candidates(n_regions: int, n_components: int, n_leaves: int) -> Candida
         np.empty(n_regions, dtype=np.intp),
         np.empty(2 * n_leaves, dtype=np.intp),
         np.empty(2 * n_leaves),
+        np.empty(n_features),
     )
 
 
@@ -155,7 +158,7 @@ def search(
     found, evidences, bounds = candidates.regions, candidates.evidences, candidates.bounds
     found_factors, centers = candidates.factors, candidates.centers
     nodes, node_bounds = candidates.nodes, candidates.node_bounds
-    residuals = np.empty(whitened.size)
+    residuals = candidates.residuals
 
     # --- Groups, from the one of all regions down to the smallest.
     n_candidates = 0
