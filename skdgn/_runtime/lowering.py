@@ -285,7 +285,9 @@ def _makes_arrays(fndesc: Any) -> bool:
         if isinstance(statement, (ir.SetItem, ir.StaticSetItem)):
             return _holds_references(signature.args[-1])  # copied, if both may be of one array
         is_view = isinstance(statement, ir.Expr) and statement.op in _VIEWS
-        return not is_view and _holds_references(signature.return_type)
+        if is_view and not _holds_references(signature.args[1]):  # indices that are no array
+            return False
+        return _holds_references(signature.return_type)
 
     return _holds_references(fndesc.restype) or any(
         makes_arrays(statement, signature)
