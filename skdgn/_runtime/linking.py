@@ -66,8 +66,10 @@ class _KernelLibrary(JITCodeLibrary):
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
+        manager = self._codegen._module_pass_manager()
+        # Older versions of Numba return the passes alone.
+        passes, *builder = manager if isinstance(manager, tuple) else (manager,)
+        passes.run(self._final_module, *builder)
 
 
 class _PartLibrary(_KernelLibrary):
