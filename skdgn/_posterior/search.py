@@ -142,9 +142,6 @@ def search(
     The bound of a region is the smallest of all that may dismiss it: its own, and those of the
     groups it belongs to.  So what one search leaves out is below its ``lowest``, and the next finds
     it.
-
-    What complete samples need is in this function, with all arrays at hand: Numba counts the
-    references to each array passed to a function, which takes longer than to compute a bound.
     """
     # --- Arrays at hand.
     n_leaves, start, members = groups.n_leaves, groups.start, groups.regions
