@@ -39,6 +39,8 @@ def seconds(code: str, cache: str | None = None) -> float:
         f"import time; started = time.process_time()\n{code}\nprint(time.process_time() - started)"
     )
     environment = dict(os.environ)
+    # As after an installation, which keeps the bytecode of all modules.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if cache is not None:
         environment["NUMBA_CACHE_DIR"] = cache
     process = subprocess.run(

@@ -574,6 +574,16 @@ default="auto"
         return self._fitted_model().noise.principal_loadings
 
     @property
+    def weights_(self) -> Floats:
+        """Prior probabilities of the regions, (n_regions,)."""
+        return np.exp(self._fitted_model().prior.log_masses)
+
+    @property
+    def weights_error_(self) -> Floats:
+        """Standard errors of the prior probabilities, (n_regions,)."""
+        return self.weights_ * self._fitted_model().prior.errors
+
+    @property
     def partition_(self) -> Partition:
         """Regions of latent space, with the affine map of the network on each of them."""
         return self._fitted_model().list_regions()

@@ -160,7 +160,18 @@ def accumulate(
     if np.isnan(rows).any():
         regions, rows = visitor.settle(visits).incomplete, np.ascontiguousarray(rows)
         gains = np.ascontiguousarray(visitor.noise.gains)
-        _accumulate_incomplete(visits, rows, row_weights, regions.units, regions.maps, gains, sums)
+        completed = _Completed.make(rows.shape[1], visits.means.shape[1], len(gains))
+        _accumulate_incomplete(
+            visits,
+            rows,
+            row_weights,
+            regions.units,
+            regions.maps,
+            gains,
+            make_holes(regions.units),
+            completed,
+            sums,
+        )
     else:
         _accumulate(visits, rows, row_weights, sums)
         # A row's responsibilities add up to one.
@@ -210,6 +221,18 @@ class _Completed(NamedTuple):
     noise: Floats  # (D,) buffer
     factors: Floats  # (k, 1 + S) buffer
 
+    @classmethod
+    def make(cls, n_features: int, n_components: int, n_factors: int) -> _Completed:
+        """Make room for a row."""
+        return cls(
+            np.empty(n_features),
+            np.empty((n_features, n_components)),
+            np.empty((n_features, n_components)),
+            np.empty(n_features),
+            np.empty(n_features),
+            np.empty((n_factors, 1 + n_components)),
+        )
+
 
 @sum_kernel
 def _accumulate_incomplete(
@@ -219,19 +242,12 @@ def _accumulate_incomplete(
     units: NoiseUnits,
     maps: RegionMaps,
     gains: Floats,
+    holes: Holes,
+    completed: _Completed,
     sums: _Sums,
 ) -> None:
     """Add rows with missing values; ``gains`` (k, D) as in `Noise.gains`."""
     n_components, n_features = visits.means.shape[1], rows.shape[1]
-    holes = make_holes(units)
-    completed = _Completed(
-        np.empty(n_features),
-        np.empty((n_features, n_components)),
-        np.empty((n_features, n_components)),
-        np.empty(n_features),
-        np.empty(n_features),
-        np.empty((len(gains), 1 + n_components)),
-    )
     for n in range(len(rows)):
         find_holes(rows[n], units, holes)
         _keep_observed(rows[n], holes, completed)

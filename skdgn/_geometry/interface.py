@@ -112,7 +112,7 @@ def integrate_cell(
 
 
 def make_room(cells: Any) -> Any:
-    """Make whitened cells of one cell, with room for the largest of these."""
+    """Make whitened cells of one cell, with room for the largest of these, for kernels to fill."""
     return _PLAIN["room", type(cells)](cells)
 
 
@@ -149,19 +149,9 @@ def _is_whitened(cells: Any, whitened: type) -> bool:
 
 
 def register_whitening(whitened: type, room_maker: Any, whitening: Any) -> None:
-    """Let `make_room` and `whiten_cell` call these kernels for cells of this type."""
+    """Let `make_room` call a function, and `whiten_cell` a kernel, for cells of this type."""
     _PLAIN["room", whitened] = room_maker
     _PLAIN["whitening", whitened] = whitening
-
-    @overload(make_room, jit_options=PART_OPTIONS)
-    def choose_room(cells: Any) -> Any:
-        if not _is_whitened(cells, whitened):
-            return None
-
-        def call(cells: Any) -> Any:
-            return room_maker(cells)
-
-        return call
 
     @overload(whiten_cell, jit_options=PART_OPTIONS)
     def choose_whitening(cells: Any, region: Any, factor: Any, room: Any) -> Any:

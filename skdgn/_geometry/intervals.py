@@ -313,7 +313,6 @@ def _integrate_interval(
 register_integral(WhitenedIntervals, _integrate_interval)
 
 
-@kernel
 def _make_room(cells: Any) -> Any:
     return WhitenedIntervals(np.empty(1), np.empty(1), np.empty(1))
 

@@ -110,6 +110,7 @@ def nodes_needed(distance: float, half_length: float, pole: float, accuracy: flo
             growth = distance * half_length * (a - 1.0) - 0.5 * square * b_square
         else:
             growth = 0.5 * b_square * (square - distance * distance / sum_square)
-            growth += 0.5 * max(0.0, distance - half_length) ** 2
+            apart = max(0.0, distance - half_length)
+            growth += 0.5 * apart * apart
         n_nodes = math.ceil((accuracy + growth) / (2.0 * math.log(r)))
     return n_nodes

@@ -80,9 +80,9 @@ class Holes(NamedTuple):
     gains: Floats  # (D, k) what whitened values say of the factors
     factors: Floats  # (k,) buffer: the mean of the factors
     factor_covariance: Floats  # (k, k) given what was observed
+    triangle: Floats  # (k, k) buffer
 
 
-@kernel
 def make_holes(units: NoiseUnits) -> Holes:
     """Make room for the holes of a row."""
     n_factors = units.loadings.shape[1]
@@ -98,6 +98,7 @@ def make_holes(units: NoiseUnits) -> Holes:
         np.ones(units.deviations.size),
         np.empty(units.loadings.shape),
         np.empty(n_factors),
+        np.empty((n_factors, n_factors)),
         np.empty((n_factors, n_factors)),
     )
 
@@ -168,7 +169,10 @@ def _filter_factors(units: NoiseUnits, holes: Holes) -> None:
     nothing is subtracted, however much the factors explain.
     """
     n_factors = len(holes.factors)
-    triangle, row = np.eye(n_factors), np.empty(n_factors)
+    triangle, row = holes.triangle, holes.factors
+    for k in range(n_factors):
+        for m in range(n_factors):
+            triangle[k, m] = 1.0 if m == k else 0.0
     for i in range(len(holes.order)):
         d = holes.order[i]
         for k in range(n_factors):

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from skdgn._noise import NoiseUnits, fill_holes, make_holes
+from skdgn._noise import Holes, NoiseUnits, fill_holes, make_holes
 from skdgn._posterior.explored import Explorer
 from skdgn._posterior.listed import RegionMaps, Visitor, Visits
 from skdgn._runtime import Floats, Workers, kernel
@@ -19,17 +19,25 @@ def fill_with_means(visitor: Visitor | Explorer, rows: Floats, workers: Workers)
         filled = np.array(batch, dtype=np.float64, order="C")
         visits = visitor.visit(filled)
         regions = visitor.settle(visits).incomplete
-        _fill_with_means(filled, visits, regions.units, regions.maps)
+        buffers = np.empty((3, rows.shape[1]))
+        holes = make_holes(regions.units)
+        _fill_with_means(filled, visits, regions.units, regions.maps, holes, buffers)
         return filled
 
     return workers.fill(np.empty(rows.shape), fill_batch, visitor.row_bytes, rows)
 
 
 @kernel
-def _fill_with_means(rows: Floats, visits: Visits, units: NoiseUnits, maps: RegionMaps) -> None:
+def _fill_with_means(
+    rows: Floats,
+    visits: Visits,
+    units: NoiseUnits,
+    maps: RegionMaps,
+    holes: Holes,
+    buffers: Floats,
+) -> None:
     n_features, n_components = maps.slopes.shape[1:]
-    holes = make_holes(units)
-    generated, filled, expected = np.empty(n_features), np.empty(n_features), np.empty(n_features)
+    generated, filled, expected = buffers[0], buffers[1], buffers[2]
     for n in range(len(rows)):
         for d in range(n_features):
             expected[d] = 0.0
@@ -48,11 +56,15 @@ def _fill_with_means(rows: Floats, visits: Visits, units: NoiseUnits, maps: Regi
                 rows[n, d] = expected[d]
 
 
-@kernel
 def fill_with_draws(rows: Floats, generated: Floats, units: NoiseUnits) -> None:
     """Replace what is missing from rows (n, D), given draws from g(z) + noise, z | x_o."""
-    holes = make_holes(units)
-    filled = np.empty(rows.shape[1])
+    _fill_with_draws(rows, generated, units, make_holes(units), np.empty(rows.shape[1]))
+
+
+@kernel
+def _fill_with_draws(
+    rows: Floats, generated: Floats, units: NoiseUnits, holes: Holes, filled: Floats
+) -> None:
     for n in range(len(rows)):
         fill_holes(rows[n], generated[n], units, holes, filled)
         for d in range(filled.size):

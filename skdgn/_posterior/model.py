@@ -110,8 +110,13 @@ class NetworkModel(ABC):
 
     @property
     def listed(self) -> dict[str, Any]:
-        """What estimators show of the regions: nothing where they are not listed."""
+        """What estimators keep of the regions: nothing where they are not listed."""
         return {}
+
+    @property
+    @abstractmethod
+    def prior(self) -> CellIntegrals:
+        """Integrals of the prior over the regions."""
 
     @cached_property
     def n_parameters(self) -> int:
@@ -381,13 +386,8 @@ class Model(NetworkModel):
 
     @property
     def listed(self) -> dict[str, Any]:
-        """What estimators show of the regions."""
-        weights = np.exp(self.prior.log_masses)
-        return {
-            "n_regions_": len(self.partition),
-            "weights_": weights,
-            "weights_error_": weights * self.prior.errors,
-        }
+        """What estimators keep of the regions: their number."""
+        return {"n_regions_": len(self.partition)}
 
     @cached_property
     def line_regions(self) -> LineRegions | None:

@@ -88,6 +88,11 @@ class UnlistedModel(NetworkModel):
         """Raise an error: there are too many."""
         raise RegionsNotListedError(self.network)
 
+    @property
+    def prior(self) -> NoReturn:
+        """Raise an error: nobody can go through all regions."""
+        raise RegionsNotListedError(self.network)
+
     def responsibilities(self, rows: NDArray[Any], workers: Workers) -> NoReturn:
         """Raise an error: regions have no numbers."""
         raise RegionsNotListedError(self.network)

@@ -57,8 +57,7 @@ def _make_decorator(**options: Any) -> Decorator:
 kernel = _make_decorator()
 # For functions with a single caller: compiled as a part of it, not on their own before.
 part_kernel = _make_decorator(inline="always")
-# For small functions within hot loops.  Where all calls are inlined, Numba does not count
-# references to arrays either, which takes longer than many an integral.
+# For small functions within hot loops.
 inlined_kernel = _make_decorator(forceinline=True)
 # Sums over features may be added up in any order, and with fused operations: twice as fast.
 _ANY_ORDER = {"reassoc", "contract"}

@@ -18,12 +18,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from llvmlite.binding import Linkage
 from numba.core.caching import FunctionCache
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
+from numba.core.typed_passes import NativeLowering
 from numba.types import unliteral
+
+from skdgn._runtime.lowering import CallOfPart, KernelLowering
 
 
 def warn_that_nothing_is_kept(reason: object) -> None:
@@ -48,18 +52,38 @@ class _Part(list[Any]):
         return isinstance(result.entry_point.__self__, _Part)
 
 
-class _PartLibrary(JITCodeLibrary):
-    """A kernel and all that it calls, to be linked into others."""
+class _KernelLibrary(JITCodeLibrary):
+    """A kernel, to be linked with its parts, and with theirs."""
+
+    def add_linking_library(self, library: Any) -> None:
+        """Link a library, too."""
+        super().add_linking_library(library)
+        if isinstance(library, _PartLibrary):
+            self._linking_libraries.extend(library._linking_libraries)
 
     def _optimize_functions(self, ll_module: Any) -> None:
+        """Leave functions as they are: they are optimized once they are linked."""
         ll_module.data_layout = self._codegen._data_layout
 
+    def _optimize_final_module(self) -> None:
+        manager = self._codegen._module_pass_manager()
+        # Older versions of Numba return the passes alone.
+        passes, *builder = manager if isinstance(manager, tuple) else (manager,)
+        passes.run(self._final_module, *builder)
+
+
+class _PartLibrary(_KernelLibrary):
+    """A part of a kernel: linked and optimized with those that are going to be called."""
+
     def finalize(self) -> None:
-        """Link, and leave the optimization to those who are going to be called."""
-        for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        """Make it known that several kernels may have the same part."""
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.external:
+                function.linkage = Linkage.linkonce_odr
         self._finalized = True
+
+    def _get_module_for_linking(self) -> Any:
+        return self._final_module
 
 
 class _ComparableFlags(Flags):
@@ -98,16 +122,28 @@ class KernelCompiler(Compiler):
         flags.no_cpython_wrapper = flags.no_compile = self._is_part
         super().__init__(typingctx, targetctx, library, args, return_type, flags, locals)
 
+    def define_pipelines(self) -> Any:
+        """List what is done to a kernel: the usual, but for its translation."""
+        (pipeline,) = super().define_pipelines()
+        pipeline.passes = [
+            (KernelLowering if step is NativeLowering else step, purpose)
+            for step, purpose in pipeline.passes
+        ]
+        pipeline.finalize()
+        return [pipeline]
+
     def compile_extra(self, func: Any) -> Any:
         """Compile a function."""
         state = self.state
+        codegen = state.targetctx.codegen()
         if self._is_part:
-            state.library = _PartLibrary(state.targetctx.codegen(), func.__qualname__)
+            state.library = _PartLibrary(codegen, func.__qualname__)
             result = super().compile_extra(func)._replace(entry_point=_Part().clear)
-            state.targetctx.insert_user_function(
-                result.entry_point, result.fndesc, [result.library]
-            )
+            call = CallOfPart(result.fndesc, result.library)
+            state.targetctx.insert_func_defn([(call, result.entry_point, call.signature)])
             return result
+        state.library = _KernelLibrary(codegen, func.__qualname__)
+        state.library.enable_object_caching()
         result = super().compile_extra(func)
         for environment in result._find_referenced_environments():
             result.library.codegen.set_env(environment.env_name, environment)

@@ -14,13 +14,8 @@ from tests.networks import random_network
 
 
 @kernel
-def _whiten_one_by_one(cells: Any, factors: Any, n_cells: int) -> Any:
-    rooms = [make_room(cells)]
-    for r in range(n_cells):
-        if r > 0:
-            rooms.append(make_room(cells))
-        whiten_cell(cells, r, factors[r], rooms[r])
-    return rooms
+def _whiten(cells: Any, region: int, factor: Any, room: Any) -> None:
+    whiten_cell(cells, region, factor, room)
 
 
 @pytest.mark.parametrize("n_components", [1, 2, 3, 4])
@@ -35,8 +30,10 @@ def test_whitening_one_by_one_equals_whitening_all(n_components: int) -> None:
     )
     identity = np.broadcast_to(np.eye(n_components), factors.shape)
     together = cells.whiten(factors)
-    rooms = _whiten_one_by_one(cells.whiten(np.ascontiguousarray(identity)), factors, len(cells))
-    for r, room in enumerate(rooms):
+    cells_at_hand = cells.whiten(np.ascontiguousarray(identity))
+    for r in range(len(cells)):
+        room = make_room(cells_at_hand)
+        _whiten(cells_at_hand, r, factors[r], room)
         alone = cells.take(np.array([r])).whiten(factors[r : r + 1])
         for name in together._fields:
             expected = getattr(alone, name)

@@ -128,7 +128,8 @@ def _edge_integrals(
             first = math.exp(-0.5 * begin * begin) - math.exp(-0.5 * end * end)
             error += _OWEN_ERROR * scale
             return angle, _SQRT_HALF_PI * density * zeroth, density * first, error
-        nearest = math.sqrt(c * c + min(max(0.0, start), stop) ** 2)
+        along = min(max(0.0, start), stop)
+        nearest = math.sqrt(c * c + along * along)
         farthest = max(abs(start), abs(stop))
         while n_nodes > MOST_NODES and n_panels < _MOST_PANELS:
             n_panels *= 2

@@ -56,7 +56,10 @@ class Polygons:
 
     def take(self, indices: Integers) -> Polygons:
         """Return the cells with these indices."""
-        return Polygons(*_take(self.start, self.edges, np.asarray(indices, dtype=np.intp)))
+        sizes = np.diff(self.start)[indices]
+        start = np.concatenate([[0], np.cumsum(sizes)])
+        places = np.repeat(self.start[indices] - start[:-1], sizes) + np.arange(start[-1])
+        return Polygons(start, self.edges[places])
 
     def split(self, gradients: Floats, values: Floats) -> Pieces:
         """Cut cell r by the line ``gradients[r] @ z + values[r] = 0``."""
@@ -113,18 +116,6 @@ def _copy_edges(source: Floats, first: int, last: int, target: Floats, position:
             target[position, k] = source[e, k]
         position += 1
     return position
-
-
-@kernel
-def _take(start: Integers, edges: Floats, indices: Integers) -> tuple[Integers, Floats]:
-    new_start = np.zeros(indices.size + 1, dtype=np.intp)
-    for i in range(indices.size):
-        new_start[i + 1] = new_start[i] + start[indices[i] + 1] - start[indices[i]]
-    new_edges = np.empty((new_start[-1], 5))
-    for i in range(indices.size):
-        r = indices[i]
-        _copy_edges(edges, start[r], start[r + 1], new_edges, new_start[i])
-    return new_start, new_edges
 
 
 @kernel
@@ -434,11 +425,8 @@ def _whiten(start: Integers, edges: Floats, factors: Floats) -> Floats:
     return whitened
 
 
-@kernel
 def _make_room(cells: Any) -> Any:
-    most_edges = 0
-    for r in range(cells.start.size - 1):
-        most_edges = max(most_edges, cells.start[r + 1] - cells.start[r])
+    most_edges = np.diff(cells.start).max(initial=0)
     return WhitenedPolygons(
         np.zeros(2, dtype=np.intp), np.empty((most_edges, 5)), np.empty((1, 2, 2))
     )

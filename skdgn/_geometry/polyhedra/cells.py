@@ -243,13 +243,9 @@ def _whiten(
     return new_planes, new_edges
 
 
-@kernel
 def _make_room(cells: Any) -> Any:
-    most_facets, most_edges = 0, 0
-    for r in range(cells.start.size - 1):
-        first, last = cells.start[r], cells.start[r + 1]
-        most_facets = max(most_facets, last - first)
-        most_edges = max(most_edges, cells.edge_start[last] - cells.edge_start[first])
+    most_facets = np.diff(cells.start).max(initial=0)
+    most_edges = np.diff(cells.edge_start[cells.start]).max(initial=0)
     return WhitenedPolyhedra(
         np.zeros(2, dtype=np.intp),
         np.empty((most_facets, 10)),

@@ -137,7 +137,8 @@ def _edge_integrals(
         n_nodes = nodes_needed(middle, half, pole, accuracy)
         if n_nodes > MOST_NODES:
             farthest = max(abs(start), abs(stop))
-            nearest = math.sqrt(h * h + pp + min(max(0.0, start), stop) ** 2)
+            along = min(max(0.0, start), stop)
+            nearest = math.sqrt(h * h + pp + along * along)
             if pole == math.inf:
                 nearest = math.inf
             while n_nodes > MOST_NODES and n_panels < _MOST_PANELS:

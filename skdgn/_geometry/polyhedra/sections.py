@@ -64,7 +64,7 @@ def _section(
     polygon, spare = work[: gaps.size + 1], work[gaps.size + 1 :]
     for k in range(gaps.size):
         reach = gaps[k] + along[k] * s
-        length = math.sqrt(across[k, 0] ** 2 + across[k, 1] ** 2)
+        length = math.sqrt(across[k, 0] * across[k, 0] + across[k, 1] * across[k, 1])
         if length < 1e-14:
             if reach < 0.0:
                 return -math.inf
@@ -254,7 +254,7 @@ def sliced_polyhedron(
             gaps[k] = max(0.0, gaps[k])
         if abs(along[k]) > 0.5:
             # A steep facet crosses all that counts of the sections between these positions.
-            width = _FARTHEST * math.sqrt(across[k, 0] ** 2 + across[k, 1] ** 2)
+            width = _FARTHEST * math.sqrt(across[k, 0] * across[k, 0] + across[k, 1] * across[k, 1])
             for shift in (-width, 0.0, width):
                 breaks[n_breaks] = -(gaps[k] + shift) / along[k]
                 n_breaks += 1

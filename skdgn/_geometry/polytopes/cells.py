@@ -272,9 +272,8 @@ def _cut(
     return new_start, new_normals[:n_facets].copy(), new_offsets[:n_facets].copy()
 
 
-@kernel
 def _make_room(cells: Any) -> Any:
-    most_facets, n_dimensions = _largest_size(cells.start), cells.normals.shape[1]
+    most_facets, n_dimensions = np.diff(cells.start).max(initial=0), cells.normals.shape[1]
     return WhitenedPolytopes(
         np.zeros(2, dtype=np.intp),
         np.empty((most_facets, n_dimensions)),

@@ -89,9 +89,8 @@ def integrate_region(
 
 
 @kernel
-def _log_masses(cells: Any, regions: Any, factors: Floats, centers: Floats) -> Floats:
+def _log_masses(cells: Any, room: Any, regions: Any, factors: Floats, centers: Floats) -> Floats:
     n_components = centers.shape[1]
-    room = make_room(cells)
     mean, covariance = np.empty(n_components), np.empty((n_components, n_components))
     log_masses = np.empty(len(regions))
     for k in range(len(regions)):
@@ -103,14 +102,14 @@ def _log_masses(cells: Any, regions: Any, factors: Floats, centers: Floats) -> F
 
 def log_masses(cells: Any, regions: Any, factors: Floats, centers: Floats) -> Floats:
     """Log masses of Gaussians N(factor @ center, factor @ factor'), each on its region."""
-    return np.asarray(
-        _log_masses(cells, regions, np.ascontiguousarray(factors), np.ascontiguousarray(centers))
-    )
+    factors, centers = np.ascontiguousarray(factors), np.ascontiguousarray(centers)
+    return np.asarray(_log_masses(cells, make_room(cells), regions, factors, centers))
 
 
 @kernel
 def _expect(
     regions: Regions,
+    room: Any,
     row: Floats,
     reference: Reference,
     mean: Floats,
@@ -134,7 +133,6 @@ def _expect(
         gradient[s] = 0.0
         for t in range(n_components):
             cross[s, t] = 0.0
-    room = make_room(regions.cells)
     average, spread = np.empty(n_components), np.empty((n_components, n_components))
     slope, hessian = np.empty(n_components), np.empty((n_components, n_components))
     value = 0.0
@@ -243,10 +241,12 @@ def expect_log_joint(
     """Expectations of log p(x, z) under Gaussians, relative to the references: (n,)."""
     n_components = means.shape[1]
     gradient, cross = np.empty(n_components), np.empty((n_components, n_components))
+    room = make_room(regions.cells)
     return np.array(
         [
             _expect(
                 regions,
+                room,
                 rows[n],
                 references.of(n),
                 np.ascontiguousarray(means[n]),
@@ -284,6 +284,7 @@ def improve_gaussian(
     n_components = mean.size
     lower = np.tril_indices(n_components)
     is_diagonal = lower[0] == lower[1]
+    room = make_room(regions.cells)
     gradient, cross = np.empty(n_components), np.empty((n_components, n_components))
 
     # In units of the first Gaussian: mean + factor @ shift, factor @ triangle.
@@ -300,7 +301,9 @@ def improve_gaussian(
         largest = max(np.abs(here).max(), np.abs(scaled).max())
         if not (largest < _LARGEST_STEP and np.diagonal(scaled).min() > 0.0):
             return math.inf, np.zeros_like(parameters)
-        value = _expect(regions, row, reference, here, scaled, _LOG_SEARCH_ERROR, gradient, cross)
+        value = _expect(
+            regions, room, row, reference, here, scaled, _LOG_SEARCH_ERROR, gradient, cross
+        )
         by_triangle = (factor.T @ cross)[lower]
         by_entries = np.where(is_diagonal, by_triangle * triangle[lower] + 1.0, by_triangle)
         log_scale = parameters[n_components:][is_diagonal].sum()

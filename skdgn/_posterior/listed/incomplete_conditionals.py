@@ -34,7 +34,6 @@ class ObservedRow(NamedTuple):
     places: Integers  # (S,) which latent dimension each of its columns is of
 
 
-@kernel
 def make_row(n_components: int, n_features: int) -> ObservedRow:
     """Make room for a row."""
     return ObservedRow(

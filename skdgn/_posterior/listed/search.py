@@ -71,10 +71,12 @@ class Candidates(NamedTuple):
     order: Integers  # in which they are visited
     nodes: Integers
     node_bounds: Floats
+    residuals: Floats  # (D,) buffer
 
 
-@kernel
-def make_candidates(n_regions: int, n_components: int, n_leaves: int) -> Candidates:
+def make_candidates(
+    n_regions: int, n_components: int, n_features: int, n_leaves: int
+) -> Candidates:
     """Make room for all regions."""
     return Candidates(
         np.empty(n_regions, dtype=np.intp),
@@ -85,6 +87,7 @@ def make_candidates(n_regions: int, n_components: int, n_leaves: int) -> Candida
         np.empty(n_regions, dtype=np.intp),
         np.empty(2 * n_leaves, dtype=np.intp),
         np.empty(2 * n_leaves),
+        np.empty(n_features),
     )
 
 
@@ -138,9 +141,6 @@ def search(
     The bound of a region is the smallest of all that may dismiss it: its own, and those of the
     groups it belongs to.  So what one search leaves out is below its ``lowest``, and the next finds
     it.
-
-    What complete samples need is in this function, with all arrays at hand: Numba counts the
-    references to each array passed to a function, which takes longer than to compute a bound.
     """
     # --- Arrays at hand.
     n_leaves, start, members = groups.n_leaves, groups.start, groups.regions
@@ -154,7 +154,7 @@ def search(
     found, evidences, bounds = candidates.regions, candidates.evidences, candidates.bounds
     found_factors, centers = candidates.factors, candidates.centers
     nodes, node_bounds = candidates.nodes, candidates.node_bounds
-    residuals = np.empty(whitened.size)
+    residuals = candidates.residuals
 
     # --- Groups, from the one of all regions down to the smallest.
     n_candidates = 0

@@ -25,11 +25,12 @@ from skdgn._geometry import (
     whiten_cell,
 )
 from skdgn._network import Codes
-from skdgn._noise import Noise, NoiseUnits, find_holes, make_holes
+from skdgn._noise import Holes, Noise, NoiseUnits, find_holes, make_holes
 from skdgn._partition import Partition, add_regions, gather
 from skdgn._posterior.listed.conditionals import Conditionals, condition
 from skdgn._posterior.listed.frames import Frame, choose_frame
 from skdgn._posterior.listed.incomplete_conditionals import (
+    ObservedRow,
     RegionMaps,
     condition_region,
     make_row,
@@ -39,6 +40,7 @@ from skdgn._posterior.listed.latent_boxes import enclose_regions, no_boxes
 from skdgn._posterior.listed.region_groups import bound_cells, group_regions
 from skdgn._posterior.listed.search import (
     LARGE,
+    Candidates,
     CompleteRegions,
     ObservedRegions,
     Regions,
@@ -75,6 +77,35 @@ _COPIES_OF_ROWS = 8
 # long as it takes fewer seconds than this.
 _FIRST_VISITS = 1024
 _SECONDS_AT_A_TIME = 0.1
+
+
+class _Buffers(NamedTuple):
+    """Arrays that are filled for each row anew."""
+
+    candidates: Candidates
+    holes: Holes
+    row: ObservedRow
+    room: Any  # for a cell to be whitened
+    center: Floats  # (S,)
+    mean: Floats  # (S,)
+    covariance: Floats  # (S, S)
+    errors: Floats  # (R,) relative, of the row's visits
+
+    @classmethod
+    def make(cls, regions: Regions, n_components: int, n_features: int) -> _Buffers:
+        """Make room for the largest."""
+        n_regions, n_whitened = regions.complete.conditionals.offsets.shape
+        n_leaves = regions.complete.groups.n_leaves
+        return cls(
+            make_candidates(n_regions, n_components, n_whitened, n_leaves),
+            make_holes(regions.observed.units),
+            make_row(n_components, n_features),
+            make_room(regions.observed.cells),
+            np.empty(n_components),
+            np.empty(n_components),
+            np.empty((n_components, n_components)),
+            np.empty(n_regions),
+        )
 
 
 class Visits(NamedTuple):
@@ -219,6 +250,7 @@ class Visitor:
             whitened[is_complete] = self.frame.whiten(rows[is_complete])
         regions = Regions(self.complete, observed)
         axes, log_share_error = loop_settings(n_components)
+        buffers = _Buffers.make(regions, n_components, rows.shape[1])
         visits = _collect_visits(
             lambda first, visits: _visit_rows(
                 rows,
@@ -228,6 +260,7 @@ class Visitor:
                 regions,
                 log_share_error,
                 first,
+                buffers,
                 visits,
             ),
             len(rows),
@@ -255,6 +288,8 @@ class Visitor:
             loop_settings(n_components)[0],
             self.incomplete.units,
             self.incomplete.maps,
+            make_holes(self.incomplete.units),
+            make_row(n_components, rows.shape[1]),
             visits.start,
             visits.regions,
             factors,
@@ -369,7 +404,8 @@ def _fill_few_intervals(
             center = 0.0
             for d in range(n_features):
                 center += projections[r, 0, d] * (whitened[n, d] - offsets[r, d])
-            square = (deviations[r] * center) ** 2
+            latent = deviations[r] * center
+            square = latent * latent
             for d in range(n_features):
                 residual = whitened[n, d] - offsets[r, d] - projections[r, 0, d] * center
                 square += residual * residual
@@ -392,7 +428,7 @@ def _fill_few_intervals(
                 visited[n_visits] = r
                 shares[n_visits] = evidences[r] + log_mass
                 means[n_visits] = deviations[r] * mean
-                variances[n_visits] = deviations[r] ** 2 * variance
+                variances[n_visits] = deviations[r] * deviations[r] * variance
                 log_total = max(log_total, shares[n_visits])
                 n_visits += 1
         if n_visits == n_before:
@@ -489,12 +525,13 @@ def _condition_visits(
     axes: Any,
     units: NoiseUnits,
     maps: RegionMaps,
+    holes: Holes,
+    row: ObservedRow,
     start: Integers,
     regions: Integers,
     factors: Floats,
     centers: Floats,
 ) -> None:
-    holes, row = make_holes(units), make_row(len(axes), rows.shape[1])
     for n in range(len(rows)):
         find_holes(rows[n], units, holes)
         scale_row(rows[n], units, holes, row)
@@ -511,6 +548,7 @@ def _visit_rows(
     regions: Regions,
     log_share_error: float,
     first: int,
+    buffers: _Buffers,
     visits: Visits,
 ) -> int:
     """Fill in the visits of rows, beginning with the first, until there might be too many.
@@ -520,18 +558,15 @@ def _visit_rows(
     """
     # --- Arrays at hand.
     n_regions = len(regions.complete.conditionals.offsets)
-    candidates = make_candidates(n_regions, len(axes), regions.complete.groups.n_leaves)
+    candidates, holes, row, room = buffers.candidates, buffers.holes, buffers.row, buffers.room
+    center, mean, covariance = buffers.center, buffers.mean, buffers.covariance
+    errors = buffers.errors
     conditionals, groups = regions.complete.conditionals, regions.complete.groups
     units, maps, boxes = regions.observed.units, regions.observed.maps, regions.observed.boxes
-    holes, row = make_holes(units), make_row(len(axes), rows.shape[1])
-    room = make_room(regions.observed.cells)
     found, factors, centers = candidates.regions, candidates.factors, candidates.centers
     bounds, evidences, order = candidates.bounds, candidates.evidences, candidates.order
     log_density, start, visited = visits.log_density, visits.start, visits.regions
     shares, means, covariances = visits.responsibilities, visits.means, visits.covariances
-    center, mean = np.empty(len(axes)), np.empty(len(axes))
-    covariance = np.empty((len(axes), len(axes)))
-    errors = np.empty(n_regions)  # relative, of the row's visits
 
     # --- Row by row: what was observed of it.
     n_visits = 0
@@ -635,7 +670,8 @@ def _visit_rows(
         # Points differ from region to region, hence errors are independent.
         square = 0.0
         for v in range(n_before, n_visits):
-            square += (shares[v] * errors[v - n_before]) ** 2
+            share_error = shares[v] * errors[v - n_before]
+            square += share_error * share_error
         visits.log_density_error[n] = math.sqrt(square)
         start[n + 1] = start[n] + n_visits - n_before
         n += 1
