@@ -144,6 +144,19 @@ def test_one_ascent_starts_from_each_region_of_a_row() -> None:
     assert starts.choose(owners[:0], keys[:0]).size == 0
 
 
+def test_a_maximum_that_is_found_once_more_is_not_new() -> None:
+    def at(height: float, place: float) -> Maxima:
+        nobody, factors = np.zeros(1, dtype=np.intp), np.eye(2)[None]
+        return Maxima(nobody, nobody, np.full((1, 2), place), np.array([height]), factors)
+
+    again, share = at(-1.0, 0.0).join(at(-0.99, 1e-3), 1)
+    assert share.tolist() == [0.0]
+    assert again.points.tolist() == [[0.0, 0.0]]
+    both, share = again.join(at(-1.0, 3.0), 1)
+    assert share == pytest.approx([0.5])
+    assert len(both.owners) == 2
+
+
 def test_maxima_that_few_ascents_lead_to_are_found() -> None:
     # Two networks side by side, of which the density is known exactly.  With little noise, the
     # posterior has many narrow maxima, and the largest of them is not near any of the best draws.
