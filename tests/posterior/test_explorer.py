@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy.linalg import block_diag
 from scipy.special import ndtr
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, special_ortho_group
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgn import PiecewiseAffineDGN
@@ -141,6 +142,44 @@ def test_one_ascent_starts_from_each_region_of_a_row() -> None:
     keys[1] = 9
     assert starts.choose(owners, keys).tolist() == [1]
     assert starts.choose(owners[:0], keys[:0]).size == 0
+
+
+def test_a_maximum_that_is_found_once_more_is_not_new() -> None:
+    def at(height: float, place: float) -> Maxima:
+        nobody, factors = np.zeros(1, dtype=np.intp), np.eye(2)[None]
+        return Maxima(nobody, nobody, np.full((1, 2), place), np.array([height]), factors)
+
+    again, share = at(-1.0, 0.0).join(at(-0.99, 1e-3), 1)
+    assert share.tolist() == [0.0]
+    assert again.points.tolist() == [[0.0, 0.0]]
+    both, share = again.join(at(-1.0, 3.0), 1)
+    assert share == pytest.approx([0.5])
+    assert len(both.owners) == 2
+
+
+def test_maxima_that_few_ascents_lead_to_are_found() -> None:
+    # Two networks side by side, of which the density is known exactly.  With little noise, the
+    # posterior has many narrow maxima, and the largest of them is not near any of the best draws.
+    parts = []
+    for seed in (15920, 15921):
+        rng = np.random.default_rng(seed)
+        coefs = [rng.normal(size=(5, n_inputs)) / np.sqrt(n_inputs) for n_inputs in (3, 5)]
+        intercepts = [0.5 * rng.normal(size=5) for _ in coefs]
+        parts.append(Network.from_arrays(coefs, intercepts, Activation.from_name("relu", 0.0)))
+    turn = special_ortho_group.rvs(6, random_state=992)
+    coefs = [block_diag(*pair) for pair in zip(*(part.coefs for part in parts), strict=True)]
+    intercepts = [np.concatenate(pair) for pair in zip(*(p.intercepts for p in parts), strict=True)]
+    network = Network.from_arrays([coefs[0] @ turn, coefs[1]], intercepts, parts[0].activations[0])
+    rng = np.random.default_rng([992, 1])
+    rows = network.forward(rng.normal(size=(10, 6)))
+    rows += 0.03 * rng.normal(size=rows.shape)
+    noise = Noise.from_covariance(0.03**2, 5)
+    exact = sum(
+        Model.build(part, noise).log_density(np.ascontiguousarray(own), Workers())
+        for part, own in zip(parts, np.split(rows, 2, axis=1), strict=True)
+    )
+    visits = Explorer.prepare(network, Noise.from_covariance(0.03**2, 10), 0.01, 0).visit(rows)
+    assert np.all(np.abs(visits.log_density - exact) < TIMES_ERROR * visits.log_density_error)
 
 
 def test_quantiles_have_eight_digits() -> None:

@@ -14,6 +14,9 @@ from skdgn._runtime import Bools, Floats, Integers, inlined_kernel, kernel
 MOST_MAXIMA = (12, 4)
 # Those that are lower than the highest by so many nats do not matter.
 _TOO_LOW = 12.0
+# A maximum that is found once more is not a new one, even if this ascent came closer to it, or
+# rounding makes it look higher.
+_SLACK = 0.1
 
 
 class Maxima(NamedTuple):
@@ -53,10 +56,10 @@ class Maxima(NamedTuple):
         Not those that are nearly the same as others, or far too low.
         """
         both = Maxima.concatenate([self, new])
-        logs = both.logs
-        order = np.lexsort((-logs, both.kinds, both.owners))
+        logs, is_later = both.logs, np.arange(len(both.owners)) >= len(self.owners)
+        order = np.lexsort((_SLACK * is_later - logs, both.kinds, both.owners))
         kept = _choose(both, logs, order, n_rows)
-        is_new = (kept >= len(self.owners)) & (both.kinds[kept] == 0)
+        is_new = is_later[kept] & (both.kinds[kept] == 0)
         chosen = both.take(kept)
         shares = chosen.shares(n_rows)
         return chosen, np.bincount(chosen.owners, shares * is_new, n_rows).astype(float)

@@ -43,8 +43,8 @@ N_PRIOR_POINTS = 4096
 _N_SIDES = 3  # on a side of so many planes each
 _N_ASCENTS = 2**_N_SIDES
 # The kinks that are nearest to a maximum, and the best starts beyond.
-_N_NEAR_KINKS, _N_KINK_ASCENTS = 8, 4
-_N_SURE_SEARCHES = 2
+_N_NEAR_KINKS, _N_KINK_ASCENTS = 16, 8
+_N_SURE_SEARCHES = 4
 _MOST_SEARCHES = 12
 # Powers of two by which draws are multiplied to start from farther out.
 _N_SCALES = 12
@@ -58,8 +58,9 @@ _N_ADAPTIVE_ROUNDS = 2
 _MOST_ROUNDS = 12
 # A round has so many times the points of the one before, at most.
 _GROWTH = 2.0
-# Errors of shifted points, relative to those of independent ones: about so large, at best.
-_EXPECTED_GAIN = 0.55
+# Errors of shifted points, relative to those of independent ones: about so large with five or six
+# latent dimensions.
+_EXPECTED_GAIN = 0.7
 # An error that is so many times what was asked for is small enough.
 _SMALL_ENOUGH = 1.1
 # Points that are looked at together: enough of them to be worth the calls.
