@@ -142,7 +142,7 @@ class DGNClassifier(
         with unchanged_by_failure(self):
             rows, labels = validate_rows_and_targets(self, X, y, ensure_min_samples=2)
             _check_labels(labels)
-            weights = check_weights(sample_weight, rows)
+            weights = check_weights(sample_weight, rows, min_samples=2)
             heavy = np.flatnonzero(weights > 0.0)
             rows, weights = rows[heavy], weights[heavy]
             self.classes_, numbers = np.unique(labels[heavy], return_inverse=True)

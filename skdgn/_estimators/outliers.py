@@ -216,7 +216,7 @@ class DGNOutlierDetector(
         """
         with unchanged_by_failure(self):
             table, rows = self._validate(X, reset=True)
-            weights = check_weights(sample_weight, rows)
+            weights = check_weights(sample_weight, rows, min_samples=2)
             if sample_weight is not None and _weight_parameter(self._template()) is None:
                 raise ValueError(
                     "sample_weight needs an estimator with weights in fit, "

@@ -181,7 +181,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         with unchanged_by_failure(self):
             rows = validate_rows(self, X, reset=True, min_samples=2)
             targets = self._read_targets(y, rows)
-            weights = check_weights(sample_weight, rows)
+            weights = check_weights(sample_weight, rows, min_samples=2)
             names = list(getattr(self, "feature_names_in_", range(rows.shape[1])))
             check_observed(rows, weights, names, Workers())
             joint = np.column_stack([rows, targets])

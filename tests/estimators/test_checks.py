@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import scipy.sparse
-
 from sklearn.exceptions import NotFittedError
 
 import skdgn
