@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators.attributes import unchanged_by_failure
+from skdgn._estimators.complaints import collect_complaints, complain
 from skdgn._estimators.delegation import DelegatingMixin
 from skdgn._estimators.density import ANY_DENSITY, ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
@@ -149,11 +150,17 @@ class DGNClassifier(
             totals = np.bincount(numbers, weights).astype(np.float64)
             self.priors_ = self._check_priors(totals)
             self.estimators_ = []
-            for number, total in enumerate(totals):
-                own_rows, own_weights = _borrow(rows, weights, numbers, number)
-                template = default_mixture(total) if self.estimator is None else self.estimator
-                estimator = self._configure(clone(template))
-                self.estimators_.append(estimator.fit(own_rows, None, own_weights))
+            with collect_complaints() as complaints:
+                for number, total in enumerate(totals):
+                    own_rows, own_weights = _borrow(rows, weights, numbers, number)
+                    template = default_mixture(total) if self.estimator is None else self.estimator
+                    estimator = self._configure(clone(template))
+                    self.estimators_.append(estimator.fit(own_rows, None, own_weights))
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        n_unfinished = sum(not complaint.has_converged for complaint in complaints)
+        advice = f"in {n_unfinished} fits of classes. Increase max_iter or tol of the estimator."
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        complain(complaints, advice, names, level=3)
         return self
 
     def _check_priors(self, totals: Floats) -> Floats:

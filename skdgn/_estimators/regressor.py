@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from skdgn._estimators.attributes import unchanged_by_failure
 from skdgn._estimators.checks import check_observed
+from skdgn._estimators.complaints import collect_complaints, complain
 from skdgn._estimators.delegation import DelegatingMixin
 from skdgn._estimators.density import ANY_DENSITY, ExactDensity
 from skdgn._estimators.documentation import DocumentedMixin
@@ -193,7 +194,8 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
                     f"cv must be None unless there are {FEWEST_SAMPLES} different samples or more, "
                     f"got {self.cv}."
                 )
-            self.estimator_ = self._fit_density(joint, weights)
+            with collect_complaints() as complaints:
+                self.estimator_ = self._fit_density(joint, weights)
             self.n_outputs_ = joint.shape[1] - rows.shape[1]
             self._has_one_axis = targets.ndim == 1
             self._held_out = []
@@ -203,6 +205,10 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
                     warnings.simplefilter("ignore", UserWarning)
                     density = self._fit_density(joint[training], weights[training])
                 self._held_out.append((density, joint[left_out], weights[left_out]))
+        names += ["y"] if self._has_one_axis else [f"y[{k}]" for k in range(self.n_outputs_)]
+        advice = "in the joint fit. Increase max_iter or tol of the estimator."
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        complain(complaints, advice, names, level=3)
         return self
 
     def _fit_density(self, joint: NDArray[Any], weights: Floats) -> ExactDensity:
