@@ -15,6 +15,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skdgn._estimators.attributes import unchanged_by_failure
+from skdgn._estimators.complaints import collect_complaints, complain
 from skdgn._estimators.conformal import (
     Calibration,
     conformal_p_values,
@@ -234,11 +235,16 @@ class DGNOutlierDetector(
                 raise ValueError(f"fdr must be None: {self._why_not_held_out()}")
             reporter = Reporter(self.verbose)
             reporter.head("fit to all samples")
-            estimator, objectives = self._fit_estimator(table, weights)
+            with collect_complaints() as complaints:
+                estimator, objectives = self._fit_estimator(table, weights)
             scores = log_densities(estimator, table, rows)
             self._calibrations = self._calibrate(splits, table, rows, weights, reporter)
             self.estimator_, self.trimmed_likelihoods_ = estimator, objectives
             self.offset_ = self._find_threshold(scores, weights)
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        advice = "in the fit to all samples. Increase max_iter or tol of the estimator."
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        complain(complaints, advice, names, level=3)
         return self
 
     def _fit_estimator(self, table: Any, weights: Floats) -> tuple[Any, Floats]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -212,7 +214,8 @@ def test_warnings_speak_of_targets_in_the_name_of_the_caller() -> None:
     X = np.random.default_rng(0).normal(size=(60, 1))
     y = np.where(X[:, 0] > 0.0, 1.0, 0.0)
     short = PiecewiseAffineDGN(hidden_layer_sizes=(4,), max_iter=1, tol=0.0, random_state=0)
-    with pytest.warns(UserWarning) as warned:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         DGNRegressor(short, cv=2).fit(X, y)
     messages = [str(warning.message) for warning in warned]
     assert len(messages) == 2
