@@ -94,7 +94,7 @@ def check_weights(
     except (TypeError, ValueError) as error:
         if "sample_weight" in str(error):
             raise
-        raise ValueError(f"sample_weight must hold a number for each sample: {error}") from error
+        raise ValueError(f"sample_weight must hold a weight for each sample: {error}") from error
     with np.errstate(over="ignore"):
         total = float(weights.sum())
     if not total > 0.0:

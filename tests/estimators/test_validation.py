@@ -163,8 +163,8 @@ ALL = [
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ("a", "sample_weight must hold a number for each sample: could not convert"),
-        (np.ones(40) + 1j, "sample_weight must hold a number for each sample: Complex data"),
+        ("a", "sample_weight must hold a weight for each sample: could not convert"),
+        (np.ones(40) + 1j, "sample_weight must hold a weight for each sample: Complex data"),
         (np.full(40, 1.7e308), r"sample_weight must have a sum from 1e-200 to 1e\+200, got inf"),
         (np.full(40, 5e-324), r"sample_weight must have a sum from .*, got 2e-322\. Rescale it"),
         (np.eye(40)[3], "sample_weight must be positive for at least 2 samples, got 1 of 40"),
