@@ -12,7 +12,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators.documentation import DocumentedMixin
-from skdgn._estimators.fits import DelegatingMixin, unchanged_by_failure
+from skdgn._estimators.fits import (
+    DelegatingMixin,
+    collect_complaints,
+    complain,
+    unchanged_by_failure,
+)
 from skdgn._estimators.inputs import check_weights, validate_rows, validate_rows_and_targets
 from skdgn._estimators.methods import ANY_DENSITY, ExactDensity
 from skdgn._estimators.mixture import default_mixture
@@ -141,18 +146,24 @@ class DGNClassifier(
         with unchanged_by_failure(self):
             rows, labels = validate_rows_and_targets(self, X, y, ensure_min_samples=2)
             _check_labels(labels)
-            weights = check_weights(sample_weight, rows)
+            weights = check_weights(sample_weight, rows, min_samples=2)
             heavy = np.flatnonzero(weights > 0.0)
             rows, weights = rows[heavy], weights[heavy]
             self.classes_, numbers = np.unique(labels[heavy], return_inverse=True)
             totals = np.bincount(numbers, weights).astype(np.float64)
             self.priors_ = self._check_priors(totals)
             self.estimators_ = []
-            for number, total in enumerate(totals):
-                own_rows, own_weights = _borrow(rows, weights, numbers, number)
-                template = default_mixture(total) if self.estimator is None else self.estimator
-                estimator = self._configure(clone(template))
-                self.estimators_.append(estimator.fit(own_rows, None, own_weights))
+            with collect_complaints() as complaints:
+                for number, total in enumerate(totals):
+                    own_rows, own_weights = _borrow(rows, weights, numbers, number)
+                    template = default_mixture(total) if self.estimator is None else self.estimator
+                    estimator = self._configure(clone(template))
+                    self.estimators_.append(estimator.fit(own_rows, None, own_weights))
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        n_unfinished = sum(not complaint.has_converged for complaint in complaints)
+        advice = f"in {n_unfinished} fits of classes. Increase max_iter or tol of the estimator."
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        complain(complaints, advice, names, level=3)
         return self
 
     def _check_priors(self, totals: Floats) -> Floats:

@@ -129,7 +129,7 @@ class DGNImputer(
             rows = self._validate(X, reset=True)
             template = self.estimator
             if template is None:
-                weights = check_weights(sample_weight, rows)
+                weights = check_weights(sample_weight, rows, min_samples=2)
                 template = default_mixture(weights.sum(), covariance_type="diag")
             estimator = self._configure(clone(template))
             # Only frames bring the names along that an error about a column is to mention.

@@ -14,7 +14,12 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.ensembles import DGNEnsemble
-from skdgn._estimators.fits import DelegatingMixin, unchanged_by_failure
+from skdgn._estimators.fits import (
+    DelegatingMixin,
+    collect_complaints,
+    complain,
+    unchanged_by_failure,
+)
 from skdgn._estimators.folds import FEWEST_SAMPLES, split
 from skdgn._estimators.inputs import check_observed, check_weights, validate_rows
 from skdgn._estimators.methods import ANY_DENSITY, ExactDensity
@@ -179,7 +184,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         with unchanged_by_failure(self):
             rows = validate_rows(self, X, reset=True, min_samples=2)
             targets = self._read_targets(y, rows)
-            weights = check_weights(sample_weight, rows)
+            weights = check_weights(sample_weight, rows, min_samples=2)
             names = list(getattr(self, "feature_names_in_", range(rows.shape[1])))
             check_observed(rows, weights, names, Workers())
             joint = np.column_stack([rows, targets])
@@ -191,7 +196,8 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
                     f"cv must be None unless there are {FEWEST_SAMPLES} different samples or more, "
                     f"got {self.cv}."
                 )
-            self.estimator_ = self._fit_density(joint, weights)
+            with collect_complaints() as complaints:
+                self.estimator_ = self._fit_density(joint, weights)
             self.n_outputs_ = joint.shape[1] - rows.shape[1]
             self._has_one_axis = targets.ndim == 1
             self._held_out = []
@@ -201,6 +207,10 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
                     warnings.simplefilter("ignore", UserWarning)
                     density = self._fit_density(joint[training], weights[training])
                 self._held_out.append((density, joint[left_out], weights[left_out]))
+        names += ["y"] if self._has_one_axis else [f"y[{k}]" for k in range(self.n_outputs_)]
+        advice = "in the joint fit. Increase max_iter or tol of the estimator."
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        complain(complaints, advice, names, level=3)
         return self
 
     def _fit_density(self, joint: NDArray[Any], weights: Floats) -> ExactDensity:

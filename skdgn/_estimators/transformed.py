@@ -168,7 +168,7 @@ class TransformedDensity(
         interrupt = None
         with unchanged_by_failure(self):
             samples = validate_rows(self, X, reset=True, min_samples=2)
-            weights = check_weights(sample_weight, samples)
+            weights = check_weights(sample_weight, samples, min_samples=2)
             check_observed(samples, weights, self._column_names(), self._workers())
             check_sizes(value_ranges(samples, weights), self._column_names())
             samples = read(samples)

@@ -59,6 +59,7 @@ def _with_straight_tails(function: ColumnMap, values: Floats) -> ColumnMap:
 def _standardize(values: Floats, weights: Floats) -> Line:
     if np.ptp(values) == 0.0:  # the mean may be rounded
         return Line(float(values[0]), 1.0)
+    weights = weights / weights.max()  # large weights of large values would overflow
     mean = float(np.average(values, weights=weights))
     deviation = math.sqrt(float(np.average((values - mean) ** 2, weights=weights)))
     return Line(mean, deviation if deviation > 0.0 else 1.0)

@@ -47,11 +47,13 @@ class Scaling:
         def average(power: int, center: Floats) -> Floats:
             def add_up(batch: NDArray[Any], weights: Floats) -> Floats:
                 powers = np.nan_to_num((read(batch) - center) ** power)
-                return read(weights) @ powers
+                return (read(weights) / heaviest) @ powers
 
             return workers.sum(add_up, PASS_BYTES * n_features, rows, row_weights) / totals
 
-        totals = observed_weights(rows, row_weights, workers)
+        # Large weights of large values would overflow.
+        heaviest = row_weights.max()
+        totals = observed_weights(rows, row_weights, workers) / heaviest
         center = average(1, np.zeros(n_features))
         # Sums of many rows are rounded: what is left of the mean is small, and its error is less.
         center = center + average(1, center)

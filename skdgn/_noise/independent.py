@@ -15,6 +15,8 @@ from skdgn._noise.gaussian import Noise
 from skdgn._runtime import Bools, Floats, Integers
 
 _FACTOR_ITERATIONS = 20
+# What is smaller has fewer digits, and an infinite inverse.
+_SMALLEST = np.finfo(np.float64).tiny
 
 
 class Independent(Noise):
@@ -30,6 +32,11 @@ class Independent(Noise):
         if not np.all(covariance > 0):
             raise ValueError(
                 f"noise_covariance must be positive, got a variance of {covariance.min()}."
+            )
+        if not np.all(covariance >= _SMALLEST):
+            raise ValueError(
+                f"noise_covariance must be at least {_SMALLEST:.3g}, whose inverse is a number, "
+                f"got a variance of {covariance.min()}. Rescale the samples."
             )
         return covariance
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris, load_wine
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
@@ -143,3 +145,17 @@ def test_any_exact_density_will_do_and_a_failed_fit_changes_nothing(
         DGNClassifier(LINEAR).fit([[0.0], [1.0], [2.0]], np.array(["a", None, "a"], dtype=object))
     with pytest.raises(ValueError, match="Unknown label type"):
         classifier.fit(X, X[:, 0] * np.pi)
+
+
+def test_warnings_are_issued_once_for_all_classes() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 2)), np.arange(120) % 3
+    X[:, 1] = X[:, 1].round()
+    short = PiecewiseAffineDGN(hidden_layer_sizes=(4,), max_iter=1, tol=0.0, random_state=0)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        DGNClassifier(short).fit(pd.DataFrame(X, columns=["a", "b"]), y)
+    messages = [str(warning.message) for warning in warned]
+    assert len(messages) == len(set(messages)) <= 2
+    assert messages[0].startswith("EM did not converge in 3 fits of classes. Increase max_iter")
+    assert {warning.filename for warning in warned} == {__file__}

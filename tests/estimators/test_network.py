@@ -169,6 +169,7 @@ def test_single_precision_rows_are_computed_in_double():
             r"intercepts\[0\] must be finite, got inf",
         ),
         ({"noise_covariance": 0.0}, "noise_covariance must be positive, got a variance of 0.0"),
+        ({"noise_covariance": 1e-310}, r"must be at least 2\.23e-308, .* variance of 1e-310"),
         ({"noise_covariance": [1.0, -1.0, 1.0]}, "must be positive, got a variance of -1.0"),
         ({"noise_covariance": [1.0, 1.0]}, r"or have shape \(3,\) or \(3, 3\), got shape \(2,\)"),
         ({"noise_covariance": np.eye(3) - 0.9}, "must be positive definite, got a matrix with"),

@@ -600,3 +600,14 @@ def test_a_failed_fit_of_the_detector_changes_nothing(rows: np.ndarray) -> None:
     with pytest.raises(ValueError, match="observed value"):
         detector.fit(np.full((20, 3), np.nan))
     np.testing.assert_array_equal(detector.score_samples(rows), expected)
+
+
+def test_rounds_of_trimming_warn_once(rows: np.ndarray) -> None:
+    short = PiecewiseAffineDGN(hidden_layer_sizes=(4,), max_iter=1, tol=0.0, random_state=0)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        detector = DGNOutlierDetector(short, cv=None, trim=0.1).fit(rows)
+    assert len(detector.trimmed_likelihoods_) > 1
+    (warning,) = warned
+    assert str(warning.message).startswith("EM did not converge in the fit to all samples.")
+    assert warning.filename == __file__

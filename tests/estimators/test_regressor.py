@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -206,3 +208,17 @@ def test_a_failed_fit_changes_nothing(table: tuple[np.ndarray, np.ndarray]) -> N
     with pytest.raises(ValueError, match="observed value"):
         regressor.fit(np.full((50, 2), np.nan), y[:50])
     np.testing.assert_array_equal(regressor.predict(X), expected)
+
+
+def test_warnings_speak_of_targets_in_the_name_of_the_caller() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 1))
+    y = np.where(X[:, 0] > 0.0, 1.0, 0.0)
+    short = PiecewiseAffineDGN(hidden_layer_sizes=(4,), max_iter=1, tol=0.0, random_state=0)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        DGNRegressor(short, cv=2).fit(X, y)
+    messages = [str(warning.message) for warning in warned]
+    assert len(messages) == 2
+    assert messages[0].startswith("EM did not converge in the joint fit. Increase max_iter")
+    assert messages[1].startswith("The noise of feature y is as small as tied values allow")
+    assert {warning.filename for warning in warned} == {__file__}

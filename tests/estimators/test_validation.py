@@ -8,8 +8,18 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.base import BaseEstimator, clone
 
-from skdgn import DGNImputer, DGNOutlierDetector, PiecewiseAffineDGN
+from skdgn import (
+    DGNClassifier,
+    DGNEnsemble,
+    DGNImputer,
+    DGNMixture,
+    DGNOutlierDetector,
+    DGNRegressor,
+    PiecewiseAffineDGN,
+    TransformedDensity,
+)
 from skdgn.datasets import make_noisy_circle
 
 ROWS = make_noisy_circle(40, random_state=0)
@@ -135,6 +145,43 @@ def test_weights_of_scores(fitted: PiecewiseAffineDGN) -> None:
     weights = np.append(np.ones(40), 0.0)
     assert fitted.score(impossible, sample_weight=weights) == fitted.score(HOLES)
     assert fitted.score(impossible) == -np.inf
+
+
+ALL = [
+    make_estimator(),
+    DGNMixture(make_estimator(), 2, random_state=0),
+    DGNEnsemble(make_estimator(), 2, random_state=0),
+    TransformedDensity(make_estimator()),
+    DGNImputer(),
+    DGNOutlierDetector(make_estimator(), cv=2),
+    DGNRegressor(),
+    DGNClassifier(),
+]
+
+
+@pytest.mark.parametrize("model", ALL, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ("a", "sample_weight must hold a weight for each sample: could not convert"),
+        (np.ones(40) + 1j, "sample_weight must hold a weight for each sample: Complex data"),
+        (np.full(40, 1.7e308), r"sample_weight must have a sum from 1e-200 to 1e\+200, got inf"),
+        (np.full(40, 5e-324), r"sample_weight must have a sum from .*, got 2e-322\. Rescale it"),
+        (np.eye(40)[3], "sample_weight must be positive for at least 2 samples, got 1 of 40"),
+    ],
+)
+def test_weights_that_cannot_be_used(model: BaseEstimator, weights: object, message: str) -> None:
+    targets = np.arange(40) % 2
+    with pytest.raises(ValueError, match=message):
+        clone(model).fit(ROWS, targets, sample_weight=weights)
+
+
+@pytest.mark.parametrize("model", ALL[:4], ids=lambda model: type(model).__name__)
+def test_large_weights_of_large_values(model: BaseEstimator) -> None:
+    scale, weights = 2.0**460, np.full(40, 1e100)  # 3e138
+    scaled = clone(model).fit(scale * ROWS, sample_weight=weights)
+    expected = clone(model).fit(ROWS, sample_weight=weights).score(ROWS)
+    assert scaled.score(scale * ROWS) + 2.0 * np.log(scale) == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(("output", "kind"), [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])

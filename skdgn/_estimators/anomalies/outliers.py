@@ -24,7 +24,12 @@ from skdgn._estimators.anomalies.conformal import (
 from skdgn._estimators.anomalies.thresholds import natural_threshold, weighted_quantile
 from skdgn._estimators.anomalies.trimming import fit_trimmed, without_small_components
 from skdgn._estimators.documentation import DocumentedMixin
-from skdgn._estimators.fits import DelegatingMixin, unchanged_by_failure
+from skdgn._estimators.fits import (
+    DelegatingMixin,
+    collect_complaints,
+    complain,
+    unchanged_by_failure,
+)
 from skdgn._estimators.folds import FEWEST_SAMPLES, split
 from skdgn._estimators.inputs import check_weights, validate_rows
 from skdgn._estimators.methods import ExactDensity
@@ -215,7 +220,7 @@ class DGNOutlierDetector(
         """
         with unchanged_by_failure(self):
             table, rows = self._validate(X, reset=True)
-            weights = check_weights(sample_weight, rows)
+            weights = check_weights(sample_weight, rows, min_samples=2)
             if sample_weight is not None and _weight_parameter(self._template()) is None:
                 raise ValueError(
                     "sample_weight needs an estimator with weights in fit, "
@@ -233,11 +238,16 @@ class DGNOutlierDetector(
                 raise ValueError(f"fdr must be None: {self._why_not_held_out()}")
             reporter = Reporter(self.verbose)
             reporter.head("fit to all samples")
-            estimator, objectives = self._fit_estimator(table, weights)
+            with collect_complaints() as complaints:
+                estimator, objectives = self._fit_estimator(table, weights)
             scores = log_densities(estimator, table, rows)
             self._calibrations = self._calibrate(splits, table, rows, weights, reporter)
             self.estimator_, self.trimmed_likelihoods_ = estimator, objectives
             self.offset_ = self._find_threshold(scores, weights)
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        advice = "in the fit to all samples. Increase max_iter or tol of the estimator."
+        # One level for scikit-learn's wrapper of `fit`, one for this method.
+        complain(complaints, advice, names, level=3)
         return self
 
     def _fit_estimator(self, table: Any, weights: Floats) -> tuple[Any, Floats]:

@@ -332,7 +332,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
         scales = self._check_scales()
         with unchanged_by_failure(self):
             table = validate_rows(self, X, reset=True, min_samples=2)
-            table_weights = check_weights(sample_weight, table)
+            table_weights = check_weights(sample_weight, table, min_samples=2)
             if self.estimator is None:
                 templates = default_members(len(templates), self._share() * table_weights.sum())
             check_observed(table, table_weights, self._column_names(), self._workers())

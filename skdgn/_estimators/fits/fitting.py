@@ -215,7 +215,7 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
                 reason = "warm_start=True"
                 warm_start = self._last_parameters(settings, reason)
             samples = validate_rows(self, X, reset=warm_start is None, min_samples=2)
-            weights = check_weights(sample_weight, samples)
+            weights = check_weights(sample_weight, samples, min_samples=2)
             settings = self._check_samples(samples, weights, settings, reason, True)
             generator = np.random.default_rng(draw_seed(self.random_state))
             n_runs = settings.n_init if warm_start is None else 1

@@ -14,6 +14,9 @@ from sklearn.utils.validation import (
 from skdgn._estimators.sklearn_parts import check_sample_weight
 from skdgn._runtime import Floats
 
+# Sums of log densities with these weights, and shares of one weight in all, must be numbers.
+_SMALLEST_TOTAL, _LARGEST_TOTAL = 1e-200, 1e200
+
 
 def validate_rows(
     estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, **checks: Any
@@ -73,17 +76,40 @@ def _refuse_repeated_names(X: Any) -> None:
         raise ValueError(f"X must have different names of columns, got {repeated} more than once.")
 
 
-def check_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
-    """Check the weights of samples; None gives ones that take no memory."""
+def check_weights(
+    sample_weight: ArrayLike | None, rows: NDArray[Any], min_samples: int = 1
+) -> Floats:
+    """Check the weights of samples; None gives ones that take no memory.
+
+    So many samples must have a positive one.
+    """
     if sample_weight is None:
         return np.broadcast_to(np.float64(1.0), (len(rows),))
     if np.ma.is_masked(sample_weight):
         raise ValueError("sample_weight must have no masked entries: weigh such samples by zero.")
-    weights: Floats = check_sample_weight(
-        sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-    )
-    if not weights.sum() > 0:
+    try:
+        weights: Floats = check_sample_weight(
+            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+        )
+    except (TypeError, ValueError) as error:
+        if "sample_weight" in str(error):
+            raise
+        raise ValueError(f"sample_weight must hold a weight for each sample: {error}") from error
+    with np.errstate(over="ignore"):
+        total = float(weights.sum())
+    if not total > 0.0:
         raise ValueError("sample_weight must have a positive sum, got only zeros.")
+    if not _SMALLEST_TOTAL <= total <= _LARGEST_TOTAL:
+        raise ValueError(
+            f"sample_weight must have a sum from {_SMALLEST_TOTAL} to {_LARGEST_TOTAL}, "
+            f"got {total}. Rescale it."
+        )
+    n_heavy = int(np.count_nonzero(weights))
+    if n_heavy < min_samples:
+        raise ValueError(
+            f"sample_weight must be positive for at least {min_samples} samples, got {n_heavy} of "
+            f"{len(weights)}."
+        )
     return weights
 
 
