@@ -189,7 +189,8 @@ class Kernel(CPUDispatcher):
         targetoptions: Any = None,
         pipeline_class: Any = KernelCompiler,
     ) -> None:
-        super().__init__(py_func, locals, targetoptions, pipeline_class)
+        # Older versions of Numba ask for a dictionary.
+        super().__init__(py_func, locals or {}, targetoptions, pipeline_class)
 
     def enable_caching(self) -> None:
         """Keep what is compiled."""
