@@ -39,6 +39,7 @@ from skdgn._fit import (
     fit_network,
     take_step,
 )
+from skdgn._geometry import MOST_DIMENSIONS
 from skdgn._network import (
     ACTIVATIONS,
     Activation,
@@ -426,6 +427,10 @@ default="auto"
         numbers = check_integers(self.n_components, "n_components")
         if not numbers:
             raise ValueError(f"n_components must not be empty, got {self.n_components!r}.")
+        if max(numbers) > MOST_DIMENSIONS:
+            raise ValueError(
+                f"n_components must be between 1 and {MOST_DIMENSIONS}, got {max(numbers)}."
+            )
         return numbers
 
     def _kinds_of_noise(self) -> tuple[str, ...]:

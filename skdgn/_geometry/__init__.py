@@ -13,11 +13,12 @@ from skdgn._geometry.interface import (
 )
 from skdgn._geometry.intervals import Intervals, integrate_interval
 from skdgn._geometry.kinds import MOST_EXACT_DIMENSIONS, whole_space
-from skdgn._geometry.polytopes import Polytopes, nearest_point
+from skdgn._geometry.polytopes import MOST_DIMENSIONS, Polytopes, nearest_point
 from skdgn._geometry.truncated_draws import log_integral, quantile, truncated_mean
 from skdgn._geometry.truncated_normal import integrate_along
 
 __all__ = [
+    "MOST_DIMENSIONS",
     "MOST_EXACT_DIMENSIONS",
     "CellIntegrals",
     "Cells",

@@ -53,6 +53,8 @@ def test_networks(changes: dict, message: str) -> None:
         ({"n_jobs": 0}, r"'n_jobs' parameter of .* must be None, an int .* Got 0 instead"),
         ({"activation": "Relu"}, r"'activation' parameter .* must be .* Got 'Relu' instead"),
         ({"covariance_type": "band"}, r"'covariance_type' parameter .* Got 'band' instead"),
+        ({"n_components": 34}, "n_components must be between 1 and 33, got 34"),
+        ({"n_components": (1, 10**30)}, "n_components must be between 1 and 33, got 1000"),
         ({"tol": -1.0}, r"'tol' parameter .* in the range \[0.0, inf\). Got -1.0 instead"),
         ({"random_state": -1}, r"'random_state' parameter .* Got -1 instead"),
     ],
