@@ -21,7 +21,7 @@ from skdgn._fit.mixture_starts import (
     make_networks,
 )
 from skdgn._fit.noise_priors import NoisePrior
-from skdgn._fit.steps import Step
+from skdgn._fit.steps import Step, WayOut
 from skdgn._noise import KINDS
 from skdgn._runtime import Floats, ScaledRows, Workers, read, sample_rows
 
@@ -127,8 +127,8 @@ def fit_mixture(
                     restarted = pool(restarted)  # networks that bend have less noise
                     start = _try_both(problem, start, restarted, settings, generator)
         is_first = False
-        exchange = search().exchange
-        return Step(problem, m_step, tol, exchange, _MOST_EXCHANGES * refine), start
+        ways_out: list[WayOut] = [search().exchange] * (_MOST_EXCHANGES * refine)
+        return Step(problem, m_step, tol, ways_out), start
 
     n_runs = settings.n_init if warm_start is None else 1
     return fit.run(begin, n_runs, settings.max_iter, tol)
