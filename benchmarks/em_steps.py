@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from skdgn._fit.em.loop import Problem, climb
 from skdgn._fit.em.mixture import MixtureProblem, MixtureState
-from skdgn._fit.em.steps import M_STEPS, Step
+from skdgn._fit.em.steps import M_STEPS
 from skdgn._fit.m_step.noise_priors import NoisePrior
 from skdgn._fit.m_step.weight_priors import WeightPrior
 from skdgn._fit.scaling import Scaling
@@ -66,10 +66,8 @@ def safeguarded(
     """Run EM as the package does; return where it ends."""
     architecture = start.models[0].network.architecture
     search = Search(problem, architecture, m_step, tol, np.random.default_rng(0))
-    is_shallow = len(architecture.hidden_layer_sizes) == 1
-    step = search.step_and_move_units() if is_shallow else Step(problem, m_step, tol)
     with contextlib.suppress(BudgetSpentError):
-        climb(step, start, N_E_STEPS, tol)
+        climb(search.step_of_one(is_restarted=True), start, N_E_STEPS, tol)
     return problem.bounds[-1]
 
 

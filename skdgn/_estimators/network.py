@@ -141,7 +141,8 @@ default="auto"
         ``"sheet"`` uses two dimensions of ``"isomap"`` and principal components of the residuals,
         and ``"random"`` uses random coordinates.  ``"auto"`` tries the first three briefly, or with
         four or more latent dimensions the last three before ``"random"``, and keeps the one with
-        the highest likelihood.
+        the highest likelihood.  A fit that began with any other, and makes no progress, tries these
+        as well, and goes on with the one with the highest likelihood.
     n_init : int, default=1
         Number of starts; the fit with the highest likelihood is kept.  The time is proportional to
         it.  Several starts are worthwhile if fits with different ``random_state`` end differently,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._fit.em import MixtureProblem, MixtureState, Problem, Progress, Step, climb
+from skdgn._fit.em import MixtureProblem, MixtureState, Problem, Progress, Step, WayOut, climb
 from skdgn._fit.fitting import Fit, FitResult, Iteration, Parameters, Settings
 from skdgn._fit.m_step import NoisePrior
 from skdgn._fit.search import Search
@@ -125,8 +125,8 @@ def fit_mixture(
                     restarted = pool(restarted)  # networks that bend have less noise
                     start = _try_both(problem, start, restarted, settings, generator)
         is_first = False
-        exchange = search().exchange
-        return Step(problem, m_step, tol, exchange, _MOST_EXCHANGES * refine), start
+        ways_out: list[WayOut] = [search().exchange] * (_MOST_EXCHANGES * refine)
+        return Step(problem, m_step, tol, ways_out), start
 
     n_runs = settings.n_init if warm_start is None else 1
     return fit.run(begin, n_runs, settings.max_iter, tol)

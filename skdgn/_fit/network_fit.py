@@ -44,23 +44,32 @@ def fit_network(
     fit = Fit.prepare(rows, row_weights, settings, watch)
     problem = MixtureProblem.of_one(fit.problem)
 
+    # Starts are compared with each other before EM, or where it stands still.
+    is_restarted = warm_start is None and settings.init_params != "auto"
+
     def begin() -> tuple[Step, MixtureState]:
         if warm_start is None:
             start = _best_start(problem, settings, generator, fit.starts)
         else:
             start = _go_on(problem, fit, warm_start)
-        return _make_step(problem, settings, generator), start
+        return _make_step(problem, settings, generator, is_restarted), start
 
     n_runs = settings.n_init if warm_start is None else 1
     return fit.run(begin, n_runs, settings.max_iter, settings.tol)
 
 
-def _make_step(problem: MixtureProblem, settings: Settings, generator: np.random.Generator) -> Step:
-    """Return the step of EM, which moves units where it would stand still."""
+def _make_step(
+    problem: MixtureProblem,
+    settings: Settings,
+    generator: np.random.Generator,
+    is_restarted: bool,
+) -> Step:
+    """Return the step of EM, with ways out of where it would stand still."""
     architecture, m_step, tol = settings.architecture, settings.m_step, settings.tol
-    if architecture.blueprints is not None or len(architecture.hidden_layer_sizes) != 1:
+    if architecture.blueprints is not None or architecture.is_linear:
         return Step(problem, m_step, tol)
-    return Search(problem, architecture, m_step, tol, generator).step_and_move_units()
+    search = Search(problem, architecture, m_step, tol, generator)
+    return search.step_of_one(is_restarted)
 
 
 def _go_on(problem: MixtureProblem, fit: Fit, warm_start: Parameters) -> MixtureState:

@@ -69,3 +69,29 @@ def test_smoothing_takes_out_noise() -> None:
     smooth = _smooth(Pairs(latent, noise))
     # Weights 1/2, 1/4, 1/4, twice: about 0.3 of the variance is left.
     assert smooth.targets.var() < 0.5 * noise.var()
+
+
+@pytest.mark.parametrize("widths", [(5,), (4, 3)])
+def test_steps_follow_the_derivatives_that_the_output_layer_leaves(widths: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    latent = rng.normal(size=(40, 2))
+    pairs = Pairs(latent, np.column_stack([np.sin(latent[:, 0]), latent[:, 1] ** 2, latent[:, 1]]))
+    activations = (Activation.from_name("leaky_relu", 0.1),) * len(widths)
+    hidden = _least_squares._random_hidden_layers(latent, widths, activations, rng)
+    # Kinks drawn at a pair are moved off it: there is no derivative.
+    hidden = tuple(layer + 0.01 * rng.normal(size=layer.shape) for layer in hidden)
+    fit = _least_squares._fit_output_layer(hidden, activations, pairs)
+
+    def outputs(step: np.ndarray) -> np.ndarray:
+        values = latent
+        for layer, activation in zip(_least_squares._add(hidden, step), activations, strict=True):
+            values = activation(values @ layer[:, :-1].T + layer[:, -1])
+        return values @ fit.output[:, :-1].T
+
+    steps = 1e-6 * np.eye(sum(layer.size for layer in hidden))
+    slopes = np.array([(outputs(step) - outputs(-step)) / 2e-6 for step in steps])  # (p, m, k)
+    slopes -= slopes.mean(axis=1, keepdims=True)
+    slopes -= np.einsum("mu,nu,pnk->pmk", fit.basis, fit.basis, slopes)
+    matrix, descent = _least_squares._step_system(fit)
+    np.testing.assert_allclose(matrix, np.einsum("pmk,qmk->pq", slopes, slopes), atol=1e-6)
+    np.testing.assert_allclose(descent, np.einsum("pmk,mk->p", slopes, fit.residuals), atol=1e-6)

@@ -94,12 +94,20 @@ def stand_still(X: np.ndarray, n_units: int, seed: int) -> tuple[Search, Mixture
 
 def test_units_that_em_cannot_move_are_moved_where_they_are_missed():
     search, state = stand_still(make_wave(300, random_state=0), 16, seed=5)
-    moved = climb(search.step_and_move_units(), state, 100, TOL)
+    moved = climb(search.step_of_one(is_restarted=False), state, 100, TOL)
     alone = climb(Step(search.problem, "joint", TOL), state, 100, TOL)
     assert moved.converged
     assert moved.state.lower_bound > alone.state.lower_bound + 0.02
     assert np.all(np.diff(moved.lower_bounds) >= 0.0)
     assert moved.state.models[0].network.hidden_layer_sizes == (16,)
+
+
+def test_a_curve_that_runs_along_the_samples_twice_is_restarted():
+    search, state = stand_still(make_wave(300, random_state=0), 16, seed=749)
+    restarted = climb(search.step_of_one(is_restarted=True), state, 100, TOL)
+    moved = climb(search.step_of_one(is_restarted=False), state, 100, TOL)
+    assert restarted.state.lower_bound > moved.state.lower_bound + 0.05
+    assert np.all(np.diff(restarted.lower_bounds) >= 0.0)
 
 
 def test_units_are_not_moved_for_little():

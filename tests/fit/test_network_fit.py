@@ -19,6 +19,7 @@ from skdgn import PiecewiseAffineDGN
 from skdgn._fit.em import loop as _em
 from skdgn._fit.em.mixture import MixtureProblem
 from skdgn._fit.scaling import Scaling
+from skdgn._fit.search.mixture_search import Search
 from skdgn._partition.enumeration import TooManyRegionsError
 from skdgn._runtime.tables import merge_duplicates
 from skdgn.datasets import make_noisy_circle
@@ -399,6 +400,25 @@ def interrupt_after(monkeypatch, n_evaluations: int) -> None:
         return evaluate(self, *arguments)
 
     monkeypatch.setattr(MixtureProblem, "evaluate", interrupted)
+
+
+@pytest.mark.parametrize(("init_params", "n_restarts"), [("random", 1), ("auto", 0)])
+def test_a_start_that_was_not_compared_with_others_is_restarted_once(
+    init_params, n_restarts, circle, monkeypatch
+):
+    restart, calls = Search.restart, []
+
+    def count(search, state):
+        calls.append(state.lower_bound)
+        return restart(search, state)
+
+    monkeypatch.setattr(Search, "restart", count)
+    model = PiecewiseAffineDGN(hidden_layer_sizes=(8,), init_params=init_params, random_state=0)
+    model.fit(circle)
+    assert len(calls) == n_restarts
+    calls.clear()
+    model.set_params(warm_start=True).fit(circle)
+    assert not calls
 
 
 def test_an_interrupted_run_keeps_the_best_so_far(circle, monkeypatch):

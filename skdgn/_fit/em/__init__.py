@@ -2,7 +2,7 @@
 
 from skdgn._fit.em.loop import Problem, Progress, climb
 from skdgn._fit.em.mixture import MixtureProblem, MixtureState, NetworkVisits, Proposal, log_of
-from skdgn._fit.em.steps import M_STEPS, Step
+from skdgn._fit.em.steps import M_STEPS, Step, WayOut
 
 __all__ = [
     "M_STEPS",
@@ -13,6 +13,7 @@ __all__ = [
     "Progress",
     "Proposal",
     "Step",
+    "WayOut",
     "climb",
     "log_of",
 ]

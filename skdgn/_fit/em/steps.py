@@ -22,6 +22,9 @@ from skdgn._fit.m_step import FIRST_DAMPING, SMALLEST_DAMPING, Damping
 from skdgn._posterior import Model
 from skdgn._runtime import Floats, Integers
 
+# From where EM stands still to a likelier state, or None.
+WayOut = Callable[[MixtureState], MixtureState | None]
+
 M_STEPS = ("joint", "layerwise")
 # Steps over all layers that a network is refused before it moves its output layer alone, which
 # cannot be refused but for rounding, and then stays.
@@ -43,8 +46,7 @@ class Step:
     problem: MixtureProblem
     m_step: str
     tol: float
-    exchange: Callable[[MixtureState], MixtureState | None] | None = None  # when EM stands still
-    n_exchanges: int = 0  # left
+    ways_out: list[WayOut] = field(default_factory=list)  # left, for when EM stands still
     dampings: list[Damping] = field(default_factory=list)  # of each network
     stretch: float = 1.0  # of the next step, in steps of EM
     n_still: int = 0  # iterations that gained little
@@ -54,15 +56,14 @@ class Step:
         trial = self._step(state)
         gain = 0.0 if trial is None else trial.lower_bound - state.lower_bound
         self.n_still = self.n_still + 1 if gain < max(self.tol, _STANDING_STILL) else 0
-        if self.n_exchanges == 0 or (trial is not None and self.n_still < PATIENCE):
+        if not self.ways_out or (trial is not None and self.n_still < PATIENCE):
             return trial
-        self.n_exchanges, self.n_still = self.n_exchanges - 1, 0
-        assert self.exchange is not None
-        exchanged = self.exchange(trial or state)
-        if exchanged is None:
+        self.n_still = 0
+        found = self.ways_out.pop(0)(trial or state)
+        if found is None:
             return trial
         self.dampings = []
-        return exchanged
+        return found
 
     def _step(self, state: MixtureState) -> MixtureState | None:
         if self.m_step == "joint":

@@ -2,7 +2,7 @@
 
 Every network is fitted again, from other starts, to the samples that are its own; and where two
 networks gain more in the place of one than one loses in the place of two, they are exchanged
-(`skdgn._fit.search.local_fits`).  Of a single network, hidden units are moved.  What comes of it
+(`skdgn._fit.search.local_fits`).  Hidden units of a single network are moved.  What comes of it
 counts only if the exact objective of all samples rises.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdgn._fit.em import MixtureProblem, MixtureState, Step
+from skdgn._fit.em import MixtureProblem, MixtureState, Step, WayOut
 from skdgn._fit.search.local_fits import LocalFits, Sizes, replace_networks
 from skdgn._network import Architecture
 
@@ -73,9 +73,17 @@ class Search:
         trial = self.problem.evaluate(*replace_networks(state, chosen))
         return trial if trial.lower_bound > state.lower_bound + self.tol else None
 
-    def step_and_move_units(self) -> Step:
-        """Return the step of EM which moves units where it would stand still."""
-        return Step(self.problem, self.m_step, self.tol, self.move_units, _MOST_MOVES)
+    def step_of_one(self, is_restarted: bool) -> Step:
+        """Return the step of EM of a single network, with ways out of where it would stand still.
+
+        Hidden units are moved, if there is one layer of them.  A latent coordinate that runs along
+        the samples twice cannot be mended that way: so a network is restarted first, unless it
+        began with the likeliest of all starts.
+        """
+        ways_out: list[WayOut] = [self.restart] * is_restarted
+        if len(self.architecture.hidden_layer_sizes) == 1:
+            ways_out += [self.move_units] * _MOST_MOVES
+        return Step(self.problem, self.m_step, self.tol, ways_out)
 
     def move_units(self, state: MixtureState) -> MixtureState | None:
         """Move hidden units to where they are missed, if that raises the objective.

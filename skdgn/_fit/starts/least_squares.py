@@ -174,15 +174,17 @@ def _average_neighbors(pairs: Pairs) -> Pairs:
     coordinates, rows = pairs
     n_groups = min(len(rows), MAX_PAIRS * coordinates.shape[1])
     groups: list[Integers] = []
-    waiting = [(np.arange(len(rows)), n_groups)]
+    # In one dimension, sorted once and for all.
+    waiting = [(np.argsort(coordinates[:, 0], kind="stable"), n_groups)]
     while waiting:
         members, n_parts = waiting.pop()
         if n_parts == 1:
             groups.append(members)
             continue
-        inside = coordinates[members]
-        widest = int(np.ptp(inside, axis=0).argmax())
-        members = members[np.argsort(inside[:, widest], kind="stable")]
+        if coordinates.shape[1] > 1:
+            inside = coordinates[members]
+            widest = int(np.ptp(inside, axis=0).argmax())
+            members = members[np.argsort(inside[:, widest], kind="stable")]
         n_first = n_parts // 2
         cut = len(members) * n_first // n_parts
         waiting += [(members[:cut], n_first), (members[cut:], n_parts - n_first)]
@@ -340,8 +342,17 @@ def _step_system(fit: _Fit) -> tuple[Floats, Floats]:
     takes up what lies in the span of the features, so only the rest of these derivatives counts
     (Kaufman, *A variable projection method for solving separable nonlinear least squares problems*,
     1975).
+
+    Of a single hidden layer ``downstream_kl`` is one row of the output layer, so that the matrix is
+    the product, entry by entry, of those of the output layer and of one target.
     """
     n_pairs, n_targets = fit.residuals.shape
+    if len(fit.hidden) == 1:
+        derivatives = fit.slopes[0][:, :, None] * fit.inputs[0][:, None, :]
+        derivatives = _leave_out(fit, derivatives.reshape(n_pairs, -1))  # (m, p)
+        output = np.repeat(fit.output[:, :-1], fit.inputs[0].shape[1], axis=1)  # (k, p)
+        matrix = (output.T @ output) * (derivatives.T @ derivatives)
+        return matrix, np.einsum("pk,kp->p", derivatives.T @ fit.residuals, output)
     blocks: list[Floats] = []
     downstream = fit.output[:, None, :-1]  # (k, m, u), or (k, 1, u) where pairs share it
     for layer in reversed(range(len(fit.hidden))):
@@ -350,11 +361,16 @@ def _step_system(fit: _Fit) -> tuple[Floats, Floats]:
         blocks.insert(0, block.reshape(n_targets, n_pairs, -1))
         if layer > 0:
             downstream = downstream @ fit.hidden[layer][:, :-1]
-    jacobian = np.concatenate(blocks, axis=2)  # (k, m, p)
-    jacobian -= jacobian.sum(axis=1, keepdims=True) / n_pairs
-    jacobian -= fit.basis @ (fit.basis.T @ jacobian)
+    jacobian = _leave_out(fit, np.concatenate(blocks, axis=2))  # (k, m, p)
     jacobian = jacobian.reshape(n_targets * n_pairs, -1)
     return jacobian.T @ jacobian, jacobian.T @ fit.residuals.T.ravel()
+
+
+def _leave_out(fit: _Fit, derivatives: Floats) -> Floats:
+    """Subtract from derivatives (..., m, p) what the output layer takes up."""
+    rest = derivatives - derivatives.sum(axis=-2, keepdims=True) / derivatives.shape[-2]
+    rest -= fit.basis @ (fit.basis.T @ rest)
+    return rest
 
 
 def _add(hidden: tuple[Floats, ...], step: Floats) -> tuple[Floats, ...]:
