@@ -18,7 +18,7 @@ from skdgn._estimators.fits import (
     complain,
     unchanged_by_failure,
 )
-from skdgn._estimators.inputs import check_weights, validate_rows, validate_rows_and_targets
+from skdgn._estimators.inputs import check_weights, validate_samples, validate_samples_and_targets
 from skdgn._estimators.methods import ANY_DENSITY, ExactDensity
 from skdgn._estimators.mixture import default_mixture
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, fit_context
@@ -144,21 +144,21 @@ class DGNClassifier(
         ['a', 'b']
         """
         with unchanged_by_failure(self):
-            rows, labels = validate_rows_and_targets(self, X, y, ensure_min_samples=2)
+            samples, labels = validate_samples_and_targets(self, X, y, ensure_min_samples=2)
             _check_labels(labels)
-            weights = check_weights(sample_weight, rows, min_samples=2)
+            weights = check_weights(sample_weight, samples, min_samples=2)
             heavy = np.flatnonzero(weights > 0.0)
-            rows, weights = rows[heavy], weights[heavy]
+            samples, weights = samples[heavy], weights[heavy]
             self.classes_, numbers = np.unique(labels[heavy], return_inverse=True)
             totals = np.bincount(numbers, weights).astype(np.float64)
             self.priors_ = self._check_priors(totals)
             self.estimators_ = []
             with collect_complaints() as complaints:
                 for number, total in enumerate(totals):
-                    own_rows, own_weights = _borrow(rows, weights, numbers, number)
+                    own_samples, own_weights = _borrow(samples, weights, numbers, number)
                     template = default_mixture(total) if self.estimator is None else self.estimator
                     estimator = self._configure(clone(template))
-                    self.estimators_.append(estimator.fit(own_rows, None, own_weights))
+                    self.estimators_.append(estimator.fit(own_samples, None, own_weights))
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         n_unfinished = sum(not complaint.has_converged for complaint in complaints)
         advice = f"in {n_unfinished} fits of classes. Increase max_iter or tol of the estimator."
@@ -292,38 +292,38 @@ class DGNClassifier(
     def _joint_log_densities(self, X: ArrayLike) -> Floats:
         """Log densities of samples and classes together, (n, n_classes)."""
         check_is_fitted(self)
-        rows = validate_rows(self, X, reset=False)
+        samples = validate_samples(self, X, reset=False)
         with np.errstate(divide="ignore"):
             log_priors = np.log(self.priors_)
-        log_densities = [estimator.score_samples(rows) for estimator in self.estimators_]
+        log_densities = [estimator.score_samples(samples) for estimator in self.estimators_]
         return np.stack(log_densities, axis=1) + log_priors
 
 
 def _borrow(
-    rows: NDArray[Any], weights: Floats, numbers: Integers, number: int
+    samples: NDArray[Any], weights: Floats, numbers: Integers, number: int
 ) -> tuple[NDArray[Any], Floats]:
     """Return what a class is fitted to: its samples, and others moved to its mean, if need be."""
     own = numbers == number
     lacking = _ENOUGH_SAMPLES - weights[own].sum()
-    if np.isnan(rows[own]).all(axis=0).any():
+    if np.isnan(samples[own]).all(axis=0).any():
         lacking = max(lacking, _LEAST_BORROWED)
     if lacking <= 0.0 or own.all():
-        return rows[own], weights[own]
-    moved = rows.astype(np.float64)
-    everywhere = _means(rows, weights, np.zeros(rows.shape[1]))
-    here = _means(rows[own], weights[own], everywhere)
+        return samples[own], weights[own]
+    moved = samples.astype(np.float64)
+    everywhere = _means(samples, weights, np.zeros(samples.shape[1]))
+    here = _means(samples[own], weights[own], everywhere)
     for other in np.unique(numbers[~own]):
         its = numbers == other
-        moved[its] += here - _means(rows[its], weights[its], everywhere)
+        moved[its] += here - _means(samples[its], weights[its], everywhere)
     others = weights[~own] * (lacking / weights[~own].sum())
     return np.concatenate([moved[own], moved[~own]]), np.concatenate([weights[own], others])
 
 
-def _means(rows: NDArray[Any], weights: Floats, default: Floats) -> Floats:
+def _means(samples: NDArray[Any], weights: Floats, default: Floats) -> Floats:
     """Means of features (D,) over what was observed of them; a default where nothing was."""
-    observed = ~np.isnan(rows)
+    observed = ~np.isnan(samples)
     totals = weights @ observed
-    sums = weights @ np.where(observed, rows, 0.0)
+    sums = weights @ np.where(observed, samples, 0.0)
     return np.where(totals > 0.0, sums / np.where(totals > 0.0, totals, 1.0), default)
 
 

@@ -18,23 +18,23 @@ _ENOUGH_SAMPLES = 500
 FEWEST_SAMPLES = 10
 
 
-def split(rows: NDArray[Any], weights: Floats, cv: Any) -> list[tuple[Integers, Integers]]:
+def split(samples: NDArray[Any], weights: Floats, cv: Any) -> list[tuple[Integers, Integers]]:
     """Split samples of positive weight, into those to fit to and those to hold out; none if few."""
     if not isinstance(cv, Integral):
-        found = _read_splits(cv, rows)
+        found = _read_splits(cv, samples)
         return [(fit[weights[fit] > 0.0], out[weights[out] > 0.0]) for fit, out in found]
     heavy = np.flatnonzero(weights > 0.0)
-    folds = assign_folds(rows[heavy], int(cv))
+    folds = assign_folds(samples[heavy], int(cv))
     n_folds = int(folds.max()) + 1
     n_fits = math.ceil(n_folds * min(1.0, _ENOUGH_SAMPLES / weights.sum())) if n_folds > 1 else 0
     return [(heavy[folds != fold], heavy[folds == fold]) for fold in range(n_fits)]
 
 
-def _read_splits(cv: Any, rows: NDArray[Any]) -> list[tuple[Integers, Integers]]:
+def _read_splits(cv: Any, samples: NDArray[Any]) -> list[tuple[Integers, Integers]]:
     """Return the splits that a user made, or that a splitter of theirs makes, as indices."""
-    numbers = np.arange(len(rows))
+    numbers = np.arange(len(samples))
     try:
-        splits = [(numbers[fit], numbers[out]) for fit, out in check_cv(cv).split(rows)]
+        splits = [(numbers[fit], numbers[out]) for fit, out in check_cv(cv).split(samples)]
         if not splits:
             raise ValueError("there are no splits")
     except (IndexError, TypeError, ValueError) as error:
@@ -45,14 +45,14 @@ def _read_splits(cv: Any, rows: NDArray[Any]) -> list[tuple[Integers, Integers]]
     return splits
 
 
-def assign_folds(rows: NDArray[Any], n_folds: int) -> Integers:
+def assign_folds(samples: NDArray[Any], n_folds: int) -> Integers:
     """Number the folds of samples: equal ones share one, and their order does not matter."""
     # There are two zeros, and many NaN: bytes tell equal from different only once they are alike.
-    alike = np.ascontiguousarray(np.where(np.isnan(rows), np.nan, rows + 0.0))
+    alike = np.ascontiguousarray(np.where(np.isnan(samples), np.nan, samples + 0.0))
     keys = alike.view(np.dtype((np.void, alike.itemsize * alike.shape[1]))).ravel()
     distinct, places = np.unique(keys, return_inverse=True)
     if len(distinct) < FEWEST_SAMPLES:
-        return np.zeros(len(rows), dtype=np.intp)
+        return np.zeros(len(samples), dtype=np.intp)
     n_folds = min(n_folds, len(distinct))
     # Neighbors in that order are similar: chance tells them apart, always in the same way.
     folds = np.random.default_rng(0).permutation(len(distinct)) % n_folds

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.fits import DelegatingMixin, unchanged_by_failure
-from skdgn._estimators.inputs import check_weights, validate_rows
+from skdgn._estimators.inputs import check_weights, validate_samples
 from skdgn._estimators.methods import ANY_DENSITY, ExactDensity
 from skdgn._estimators.mixture import default_mixture
 from skdgn._estimators.sklearn_parts import WORK_CONSTRAINTS, fit_context
@@ -126,19 +126,19 @@ class DGNImputer(
         2
         """
         with unchanged_by_failure(self):
-            rows = self._validate(X, reset=True)
+            samples = self._validate(X, reset=True)
             template = self.estimator
             if template is None:
-                weights = check_weights(sample_weight, rows, min_samples=2)
+                weights = check_weights(sample_weight, samples, min_samples=2)
                 template = default_mixture(weights.sum(), covariance_type="diag")
             estimator = self._configure(clone(template))
             # Only frames bring the names along that an error about a column is to mention.
             self.estimator_ = estimator.fit(
-                X if hasattr(X, "columns") else rows, None, sample_weight
+                X if hasattr(X, "columns") else samples, None, sample_weight
             )
             self.indicator_ = None
             if self.add_indicator:
-                self.indicator_ = MissingIndicator(error_on_new=False).fit(rows)
+                self.indicator_ = MissingIndicator(error_on_new=False).fit(samples)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -165,14 +165,16 @@ class DGNImputer(
                [0.5, 0.5]])
         """
         check_is_fitted(self)
-        rows = self._validate(X, reset=False)
-        (filled,), _ = self.estimator_._complete(rows)
+        samples = self._validate(X, reset=False)
+        (filled,), _ = self.estimator_._complete(samples)
         if self.indicator_ is None:
             return filled
-        return np.concatenate([filled, self.indicator_.transform(rows)], axis=1, dtype=filled.dtype)
+        return np.concatenate(
+            [filled, self.indicator_.transform(samples)], axis=1, dtype=filled.dtype
+        )
 
     def _validate(self, X: ArrayLike, reset: bool) -> NDArray[Any]:
-        return validate_rows(self, X, reset=reset, min_samples=2 if reset else 1)
+        return validate_samples(self, X, reset=reset, min_samples=2 if reset else 1)
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[Any]:
         """Get the names of the columns of `transform`.

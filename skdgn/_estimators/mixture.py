@@ -328,7 +328,7 @@ class DGNMixture(
         self, X: ArrayLike, n_columns: int, answer: Callable[[NetworkModel, Any, Workers], Floats]
     ) -> Floats:
         """Ask each sample's likeliest network for so many numbers."""
-        samples = self._validate_rows(X)
+        samples = self._validate_samples(X)
         model, workers = self._fitted_model(), self._workers()
         labels = model.responsibilities(samples, workers).argmax(axis=1)
         answers = np.empty((len(samples), n_columns))

@@ -205,7 +205,7 @@ default="auto"
         n_components) and ``maps.offsets`` (n_regions, n_features).  ``vertices(region)`` computes
         the vertices and rays of a region, with the extra ``cdd``.
     converged_ : bool
-        Whether EM converged: steps over all layers gained less than ``tol`` twice in a row and,
+        Whether EM converged: steps over all layers gained less than ``tol`` twice in a sample and,
         with one hidden layer, moving some of its units to where residuals are large gained no more
         in as many iterations.
     n_iter_ : int

@@ -21,7 +21,7 @@ from skdgn._estimators.fits import (
     unchanged_by_failure,
 )
 from skdgn._estimators.folds import FEWEST_SAMPLES, split
-from skdgn._estimators.inputs import check_observed, check_weights, validate_rows
+from skdgn._estimators.inputs import check_observed, check_weights, validate_samples
 from skdgn._estimators.methods import ANY_DENSITY, ExactDensity
 from skdgn._estimators.mixture import DGNMixture
 from skdgn._estimators.network import PiecewiseAffineDGN
@@ -182,13 +182,13 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         array([2.5])
         """
         with unchanged_by_failure(self):
-            rows = validate_rows(self, X, reset=True, min_samples=2)
-            targets = self._read_targets(y, rows)
-            weights = check_weights(sample_weight, rows, min_samples=2)
-            names = list(getattr(self, "feature_names_in_", range(rows.shape[1])))
-            check_observed(rows, weights, names, Workers())
-            joint = np.column_stack([rows, targets])
-            if not (~np.isnan(joint[weights > 0.0, rows.shape[1] :])).any(axis=0).all():
+            samples = validate_samples(self, X, reset=True, min_samples=2)
+            targets = self._read_targets(y, samples)
+            weights = check_weights(sample_weight, samples, min_samples=2)
+            names = list(getattr(self, "feature_names_in_", range(samples.shape[1])))
+            check_observed(samples, weights, names, Workers())
+            joint = np.column_stack([samples, targets])
+            if not (~np.isnan(joint[weights > 0.0, samples.shape[1] :])).any(axis=0).all():
                 raise ValueError("y must have an observed value of positive weight of each target.")
             splits = [] if self.cv is None else split(joint, weights, self.cv)
             if self.cv is not None and not splits:
@@ -198,7 +198,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
                 )
             with collect_complaints() as complaints:
                 self.estimator_ = self._fit_density(joint, weights)
-            self.n_outputs_ = joint.shape[1] - rows.shape[1]
+            self.n_outputs_ = joint.shape[1] - samples.shape[1]
             self._has_one_axis = targets.ndim == 1
             self._held_out = []
             for training, left_out in splits:
@@ -296,9 +296,9 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         >>> DGNRegressor(linear).fit(X, y).predict_quantiles([[2.5], [3.5]], q=[0.1, 0.9]).shape
         (2, 2)
         """
-        rows = self._join(X)
+        samples = self._join(X)
         given = np.arange(self.n_features_in_)
-        return self._shaped(self.estimator_.conditional_quantiles(rows, given, q))
+        return self._shaped(self.estimator_.conditional_quantiles(samples, given, q))
 
     def predict_interval(
         self, X: ArrayLike, coverage: float = 0.9, kind: str = "central"
@@ -378,8 +378,8 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         describe = _central_coverages if kind == "central" else _smallest_coverages
         enough = np.concatenate(
             [
-                density._describe(rows, self._targets, describe)
-                for density, rows, _ in self._held_out
+                density._describe(samples, self._targets, describe)
+                for density, samples, _ in self._held_out
             ]
         )
         weights = np.concatenate([weights for _, _, weights in self._held_out])
@@ -423,9 +423,9 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         """
         if y is None:
             raise ValueError("y must hold values of the targets, got None.")
-        rows = self._join(X, y)
+        samples = self._join(X, y)
         given = np.arange(self.n_features_in_)
-        return self._shaped(self.estimator_.conditional_cdf(rows, given))
+        return self._shaped(self.estimator_.conditional_cdf(samples, given))
 
     def score_samples(self, X: ArrayLike, y: ArrayLike | None = None) -> Floats:
         """Compute the exact log density of the targets given the inputs.
@@ -453,9 +453,9 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         >>> bool(near > far)
         True
         """
-        rows = self._join(X, y)
+        samples = self._join(X, y)
         given = np.arange(0 if y is None else self.n_features_in_)
-        return np.asarray(self.estimator_.conditional_score_samples(rows, given))
+        return np.asarray(self.estimator_.conditional_score_samples(samples, given))
 
     def sample(
         self, X: ArrayLike, n_draws: int | None = None, random_state: Any = None
@@ -487,28 +487,28 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         """
         if n_draws is not None:
             check_integer(n_draws, "n_draws", or_none=" or None")
-        rows = self._join(X)
-        tables, _ = self.estimator_._complete(rows, int(n_draws or 1), random_state)
+        samples = self._join(X)
+        tables, _ = self.estimator_._complete(samples, int(n_draws or 1), random_state)
         draws = self._shaped(np.stack(tables)[:, :, self.n_features_in_ :])
         return draws[0] if n_draws is None else draws
 
     def _join(self, X: ArrayLike, y: ArrayLike | None = None) -> Floats:
         """Put inputs and targets, NaN if there are none, side by side: (n, D + n_outputs)."""
         check_is_fitted(self)
-        rows = validate_rows(self, X, reset=False)
+        samples = validate_samples(self, X, reset=False)
         if y is None:
-            targets = np.full((len(rows), self.n_outputs_), np.nan)
+            targets = np.full((len(samples), self.n_outputs_), np.nan)
         else:
-            targets = self._read_targets(y, rows)
-            if targets.size != len(rows) * self.n_outputs_:
+            targets = self._read_targets(y, samples)
+            if targets.size != len(samples) * self.n_outputs_:
                 raise ValueError(
                     f"y must have {self.n_outputs_} values for each sample, as in fit, "
                     f"got shape {targets.shape}."
                 )
-        targets = targets.reshape(len(rows), self.n_outputs_)
-        return np.column_stack([rows, targets]).astype(np.float64, copy=False)
+        targets = targets.reshape(len(samples), self.n_outputs_)
+        return np.column_stack([samples, targets]).astype(np.float64, copy=False)
 
-    def _read_targets(self, y: ArrayLike, rows: NDArray[Any]) -> Floats:
+    def _read_targets(self, y: ArrayLike, samples: NDArray[Any]) -> Floats:
         """Check targets (n,) or (n, n_outputs) of samples; NaN where a value is missing."""
         if y is None:
             raise ValueError(
@@ -520,7 +520,7 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
             )
         except (TypeError, ValueError) as error:
             raise ValueError(f"y must hold numbers: {error}") from error
-        check_consistent_length(rows, targets)
+        check_consistent_length(samples, targets)
         return targets
 
     def _describe(
@@ -530,8 +530,8 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
         shape: tuple[int, ...] = (),
     ) -> Floats:
         """Describe the distribution of each target: (n, *shape, k)."""
-        rows = self._join(X)
-        return self.estimator_._describe(rows, self._targets, describe, shape)
+        samples = self._join(X)
+        return self.estimator_._describe(samples, self._targets, describe, shape)
 
     @property
     def _targets(self) -> Bools:

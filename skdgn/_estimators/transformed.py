@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.fits import DelegatingMixin, unchanged_by_failure
-from skdgn._estimators.inputs import check_observed, check_sizes, check_weights, validate_rows
+from skdgn._estimators.inputs import check_observed, check_sizes, check_weights, validate_samples
 from skdgn._estimators.methods import (
     ANY_DENSITY,
     ExactDensity,
@@ -167,7 +167,7 @@ class TransformedDensity(
         """
         interrupt = None
         with unchanged_by_failure(self):
-            samples = validate_rows(self, X, reset=True, min_samples=2)
+            samples = validate_samples(self, X, reset=True, min_samples=2)
             weights = check_weights(sample_weight, samples, min_samples=2)
             check_observed(samples, weights, self._column_names(), self._workers())
             check_sizes(value_ranges(samples, weights), self._column_names())

@@ -29,19 +29,19 @@ from skdgn._runtime import (
     Floats,
     Integers,
     OrderedColumns,
-    Rows,
-    ScaledRows,
+    Samples,
+    ScaledSamples,
     Table,
     Workers,
+    draw_samples,
     fits_into,
     merge_duplicates,
     order_columns,
     read,
-    sample_rows,
 )
 
-# How values are tied is looked at in so many rows of a table that is not in memory.
-_ROWS_WITH_TIES = 2000
+# How values are tied is looked at in so many samples of a table that is not in memory.
+_SAMPLES_WITH_TIES = 2000
 # So many times fewer polyhedra than polygons: one takes 1,400 bytes against 170 (for 3-16-16 and
 # 2-32-32), and more time.
 _POLYHEDRON_COST = 4
@@ -120,44 +120,46 @@ class Fit:
     @classmethod
     def prepare(
         cls,
-        rows: NDArray[Any],
-        row_weights: Floats,
+        samples: NDArray[Any],
+        sample_weights: Floats,
         settings: Settings,
         watch: Callable[[Iteration], bool],
         is_mergeable: bool = True,
     ) -> Fit:
-        """Merge, order and scale rows (n, D).
+        """Merge, order and scale samples (n, D).
 
-        Rows that cannot be sorted in the memory allowed are left where they are, and read in
+        Samples that cannot be sorted in the memory allowed are left where they are, and read in
         batches.
         """
         workers, covariance_type = settings.workers, settings.covariance_type
         workers.reporter.begin("reading and scaling samples")
-        in_memory = fits_into(workers.memory, rows)
+        in_memory = fits_into(workers.memory, samples)
         is_mergeable = is_mergeable and in_memory
         if is_mergeable:
-            rows, row_weights = merge_duplicates(read(rows), row_weights)
+            samples, sample_weights = merge_duplicates(read(samples), sample_weights)
         measure = partial(Scaling.of, covariance_type=covariance_type, workers=workers)
-        order = np.arange(rows.shape[1])
-        if settings.architecture.ends_dense(rows.shape[1]):
-            order = order_columns(measure(rows, row_weights).apply(rows), row_weights, workers)
+        order = np.arange(samples.shape[1])
+        if settings.architecture.ends_dense(samples.shape[1]):
+            order = order_columns(
+                measure(samples, sample_weights).apply(samples), sample_weights, workers
+            )
         else:
             # Features that share weights have their places, and their units in common.
             measure = partial(measure, is_common=True)
-        columns: Rows = OrderedColumns(rows, order)
+        columns: Samples = OrderedColumns(samples, order)
         if is_mergeable:
-            columns, row_weights = merge_duplicates(read(columns), row_weights)
-        scaling = measure(columns, row_weights)
+            columns, sample_weights = merge_duplicates(read(columns), sample_weights)
+        scaling = measure(columns, sample_weights)
         table: Table = scaling.apply(columns)
         if in_memory:
             table = read(table)
-        floors = find_floors(table, row_weights, settings.reg_covar)
-        problem = pose_problem(table, row_weights, floors, scaling, settings)
-        log_volume = scaling.log_volume(columns, row_weights, workers)
+        floors = find_floors(table, sample_weights, settings.reg_covar)
+        problem = pose_problem(table, sample_weights, floors, scaling, settings)
+        log_volume = scaling.log_volume(columns, sample_weights, workers)
         return cls(problem, scaling, order, log_volume, settings, watch)
 
     def scale(self, parameters: Parameters) -> Parameters:
-        """Express parameters of the model for the original rows as EM sees them."""
+        """Express parameters of the model for the original samples as EM sees them."""
         weights, networks = parameters
         scaled = [self.scaling.scale(*parts) for parts in take_features(networks, self.order)]
         return weights, raise_noise(scaled, self.problem.noise_floors)
@@ -247,31 +249,35 @@ def look_afresh(problem: Problem, state: Any) -> tuple[float, float]:
         errors = np.exp(log_joint - log_density) * [own.log_density_error for own in visits]
         return np.array([weights @ log_density, np.square(weights * errors).sum()])
 
-    row_bytes = sum(model.visitor.row_bytes for model in models)
-    total, variance = problem.workers.sum(add_up, row_bytes, problem.rows, problem.row_weights)
+    sample_bytes = sum(model.visitor.sample_bytes for model in models)
+    total, variance = problem.workers.sum(
+        add_up, sample_bytes, problem.samples, problem.sample_weights
+    )
     bound = (total + state.log_prior) / state.total_weight
     return float(bound), float(np.sqrt(variance) / state.total_weight)
 
 
-def find_floors(rows: Table, row_weights: Floats, reg_covar: float) -> Floats:
-    """Smallest variances of the noise (D,), in the units of the rows; see `skdgn._noise.floors`.
+def find_floors(samples: Table, sample_weights: Floats, reg_covar: float) -> Floats:
+    """Smallest variances of the noise (D,), in the units of the samples; see `skdgn._noise.floors`.
 
-    Of rows that are not in memory, a sample tells how values are tied.
+    Of samples that are not in memory, a sample tells how values are tied.
     """
-    n_rows = len(rows)
-    if isinstance(rows, ScaledRows):
+    n_samples = len(samples)
+    if isinstance(samples, ScaledSamples):
         # Always the same sample: how values are recorded is not a matter of the seed.
-        rows, _ = sample_rows(rows, row_weights, _ROWS_WITH_TIES, np.random.default_rng(0))
-    return np.maximum(warranted_variances(read(rows), n_rows), reg_covar)
+        samples, _ = draw_samples(
+            samples, sample_weights, _SAMPLES_WITH_TIES, np.random.default_rng(0)
+        )
+    return np.maximum(warranted_variances(read(samples), n_samples), reg_covar)
 
 
 def pose_problem(
-    rows: Table, row_weights: Floats, floors: Floats, scaling: Scaling, settings: Settings
+    samples: Table, sample_weights: Floats, floors: Floats, scaling: Scaling, settings: Settings
 ) -> Problem:
-    """Put together what stays the same while parameters are improved on scaled rows."""
+    """Put together what stays the same while parameters are improved on scaled samples."""
     return Problem(
-        rows,
-        row_weights,
+        samples,
+        sample_weights,
         settings.covariance_type,
         settings.n_factors,
         floors,

@@ -16,12 +16,12 @@ from skdgn._fit.search import Search
 from skdgn._fit.starts import (
     Gaussians,
     bend_network,
-    complete_rows,
+    complete_samples,
     find_responsibilities,
     make_networks,
 )
 from skdgn._noise import KINDS
-from skdgn._runtime import Floats, ScaledRows, Workers, read, sample_rows
+from skdgn._runtime import Floats, ScaledSamples, Workers, draw_samples, read
 
 # A table that is not in memory starts from so many of its samples.
 _STARTING_SAMPLES = 20_000
@@ -185,7 +185,7 @@ def start_mixture(
     is_known = not np.isnan(samples).any() and _are_counts(weights)
     by_networks = isinstance(shares, str) and shares == "gaussian_mixture" and not is_known
     gaussians = _find_gaussians(
-        complete_rows(samples, weights),
+        complete_samples(samples, weights),
         weights,
         "kmeans" if by_networks else shares,
         settings,
@@ -214,7 +214,7 @@ def start_mixture(
     )
     if not by_networks:
         return problem.begin(problem.share_out(gaussians.counts), networks)
-    linear = replace(problem, network=replace(own, rows=samples, row_weights=weights))
+    linear = replace(problem, network=replace(own, samples=samples, sample_weights=weights))
     state: MixtureState = climb(
         Step(linear, "joint", _LINEAR_TOLERANCE),
         linear.begin(linear.share_out(gaussians.counts), networks),
@@ -237,11 +237,11 @@ def _choose_samples(
     problem: Problem, shares: str | Floats, generator: np.random.Generator
 ) -> tuple[Floats, Floats, str | Floats]:
     """Read the samples to start from; return them, their weights and their responsibilities."""
-    samples, weights = problem.rows, problem.row_weights
-    if isinstance(samples, ScaledRows):
+    samples, weights = problem.samples, problem.sample_weights
+    if isinstance(samples, ScaledSamples):
         n_samples = min(_STARTING_SAMPLES, len(samples))
         if isinstance(shares, str):
-            samples, weights = sample_rows(samples, weights, n_samples, generator)
+            samples, weights = draw_samples(samples, weights, n_samples, generator)
         else:
             chosen = np.linspace(0, len(samples) - 1, n_samples).astype(np.intp)
             samples, weights, shares = samples[chosen], weights[chosen], shares[chosen]

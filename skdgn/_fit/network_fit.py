@@ -11,37 +11,37 @@ from numpy.typing import NDArray
 from skdgn._fit.em import MixtureProblem, MixtureState, Progress, Step, climb
 from skdgn._fit.fitting import Fit, FitResult, Iteration, Parameters, Settings
 from skdgn._fit.search import Search
-from skdgn._fit.starts import Start, complete_rows, starting_methods, starting_network
+from skdgn._fit.starts import Start, complete_samples, starting_methods, starting_network
 from skdgn._noise import KINDS
 from skdgn._partition import TooManyRegionsError
 from skdgn._runtime import Floats, read
 
-# Starts are compared by so many iterations, on so many rows for each latent dimension.  The
+# Starts are compared by so many iterations, on so many samples for each latent dimension.  The
 # likeliest need not end highest, and more of them tell little more.
 _TRIAL_ITERATIONS = 4
-_TRIAL_ROWS = 500
-# Missing values are filled in by what so many rows tell.
-_COMPLETED_ROWS = 2000
+_TRIAL_SAMPLES = 500
+# Missing values are filled in by what so many samples tell.
+_COMPLETED_SAMPLES = 2000
 # An iteration of so many seconds makes a fit long enough to say so.
 _LONG_ITERATION = 2.0
-# Where a start fits the rows exactly, EM needs noise to begin with.
+# Where a start fits the samples exactly, EM needs noise to begin with.
 _SMALLEST_STARTING_VARIANCE = 1e-4
 
 
 def fit_network(
-    rows: NDArray[Any],
-    row_weights: Floats,
+    samples: NDArray[Any],
+    sample_weights: Floats,
     settings: Settings,
     generator: np.random.Generator,
     warm_start: Parameters | None,
     watch: Callable[[Iteration], bool],
 ) -> FitResult:
-    """Fit a network and its noise to rows (n, D), NaN where a value is missing.
+    """Fit a network and its noise to samples (n, D), NaN where a value is missing.
 
     See `skdgn._fit.fitting.Fit.run`.  Of a fit that was interrupted before EM began, the likelihood
     is that of the samples starts are compared on: nobody waits for the others.
     """
-    fit = Fit.prepare(rows, row_weights, settings, watch)
+    fit = Fit.prepare(samples, sample_weights, settings, watch)
     problem = MixtureProblem.of_one(fit.problem)
 
     # Starts are compared with each other before EM, or where it stands still.
@@ -73,14 +73,14 @@ def _make_step(
 
 
 def _go_on(problem: MixtureProblem, fit: Fit, warm_start: Parameters) -> MixtureState:
-    """Begin with parameters in the units of the rows."""
-    reporter, n_rows = fit.settings.workers.reporter, problem.n_samples
+    """Begin with parameters in the units of the samples."""
+    reporter, n_samples = fit.settings.workers.reporter, problem.n_samples
     reporter.begin("going on from the last fit")
     began = reporter.seconds
     start = problem.begin(*fit.scale(warm_start))
     seconds = reporter.seconds - began
-    trial = problem.sample(_COMPLETED_ROWS, np.random.default_rng(0))
-    _foretell(trial, start, seconds * trial.n_samples / n_rows, n_rows, fit.settings)
+    trial = problem.sample(_COMPLETED_SAMPLES, np.random.default_rng(0))
+    _foretell(trial, start, seconds * trial.n_samples / n_samples, n_samples, fit.settings)
     return start
 
 
@@ -95,12 +95,12 @@ def _best_start(
     ``starts`` is filled with those compared: an interrupt leaves it as it was by then.
     """
     reporter = settings.workers.reporter
-    sample = problem.sample(_COMPLETED_ROWS, generator)
-    rows, weights = read(sample.network.rows), sample.network.row_weights
-    if np.isnan(rows).any():
+    sample = problem.sample(_COMPLETED_SAMPLES, generator)
+    samples, weights = read(sample.network.samples), sample.network.sample_weights
+    if np.isnan(samples).any():
         reporter.begin("completing missing values")
-    completed = complete_rows(rows, weights)
-    trial = sample.sample(_TRIAL_ROWS * settings.architecture.n_components, generator)
+    completed = complete_samples(samples, weights)
+    trial = sample.sample(_TRIAL_SAMPLES * settings.architecture.n_components, generator)
     starts.clear()
     _try_methods(trial, completed, problem.n_samples, settings, generator, starts)
 
@@ -120,12 +120,12 @@ def _best_start(
 def _try_methods(
     problem: MixtureProblem,
     completed: Floats,
-    n_rows: int,
+    n_samples: int,
     settings: Settings,
     generator: np.random.Generator,
     starts: list[Progress],
 ) -> None:
-    """Add the starting points of all methods to a list; say if a fit of so many rows is long."""
+    """Add the starting points of all methods to a list; say if a fit of so many samples is long."""
     reporter = settings.workers.reporter
     methods: tuple[str, ...] = (settings.init_params,)
     if settings.init_params == "auto":
@@ -150,15 +150,15 @@ def _try_methods(
         else:
             if method == methods[0]:
                 seconds = reporter.seconds - began
-                _foretell(problem, starts[0].state, seconds, n_rows, settings)
+                _foretell(problem, starts[0].state, seconds, n_samples, settings)
 
 
 def _foretell(
-    problem: MixtureProblem, state: MixtureState, seconds: float, n_rows: int, settings: Settings
+    problem: MixtureProblem, state: MixtureState, seconds: float, n_samples: int, settings: Settings
 ) -> None:
-    """Say that a fit of so many rows will be long, if an E-step on some of them seems to be."""
+    """Say that a fit of so many samples will be long, if an E-step on some of them seems to be."""
     reporter = settings.workers.reporter
-    scale = n_rows / problem.n_samples
+    scale = n_samples / problem.n_samples
     if scale * seconds >= _LONG_ITERATION:
         # Kernels may have been compiled, or loaded: they will not be a second time.
         began = reporter.seconds
@@ -168,7 +168,7 @@ def _foretell(
         return
     minutes = settings.max_iter * scale * seconds / 60.0
     reporter.announce(
-        f"This fit is long: {n_rows:,} samples and {state.n_regions:,} regions take about "
+        f"This fit is long: {n_samples:,} samples and {state.n_regions:,} regions take about "
         f"{scale * seconds:.0f} s for each iteration, up to {minutes:.0f} min for "
         f"max_iter={settings.max_iter}. Fewer hidden units or latent dimensions make it shorter, "
         "a larger tol ends it sooner, n_jobs=-1 shares it among all cores."

@@ -15,7 +15,7 @@ _ROUNDING = 1e-9
 
 
 def bootstrap_weights(
-    rows: NDArray[Any], row_weights: Floats, share: float, generator: np.random.Generator
+    samples: NDArray[Any], sample_weights: Floats, share: float, generator: np.random.Generator
 ) -> Floats:
     """Draw a share of samples (n, D) with replacement; return how often each was drawn, (n,).
 
@@ -25,18 +25,18 @@ def bootstrap_weights(
 
     A feature that would not vary any more keeps the samples of its smallest and its largest value.
     """
-    total = float(row_weights.sum())
-    are_counts = bool(np.all(row_weights == np.round(row_weights)))
-    n_draws = max(round(share * (total if are_counts else len(rows))), 1)
-    counts = generator.multinomial(n_draws, row_weights / total).astype(np.float64)
-    extremes = _lost_extremes(rows, row_weights, counts)
+    total = float(sample_weights.sum())
+    are_counts = bool(np.all(sample_weights == np.round(sample_weights)))
+    n_draws = max(round(share * (total if are_counts else len(samples))), 1)
+    counts = generator.multinomial(n_draws, sample_weights / total).astype(np.float64)
+    extremes = _lost_extremes(samples, sample_weights, counts)
     counts[extremes] = np.maximum(counts[extremes], 1)
     return counts if are_counts else counts * (share * total / n_draws)
 
 
 def subsample_weights(
-    rows: NDArray[Any],
-    row_weights: Floats,
+    samples: NDArray[Any],
+    sample_weights: Floats,
     share: float,
     generator: np.random.Generator,
     turn: int = 0,
@@ -47,23 +47,23 @@ def subsample_weights(
     all have been.  A feature that would not vary any more keeps the samples of its smallest and its
     largest value.
     """
-    candidates = generator.permutation(np.flatnonzero(row_weights > 0.0))
+    candidates = generator.permutation(np.flatnonzero(sample_weights > 0.0))
     n_left_out = min(math.floor((1.0 - share) * len(candidates) + _ROUNDING), len(candidates) - 2)
-    weights = row_weights.copy()
+    weights = sample_weights.copy()
     if n_left_out > 0:
         first = n_left_out * (turn % (len(candidates) // n_left_out))
         weights[candidates[first : first + n_left_out]] = 0.0
-    extremes = _lost_extremes(rows, row_weights, weights)
-    weights[extremes] = row_weights[extremes]
+    extremes = _lost_extremes(samples, sample_weights, weights)
+    weights[extremes] = sample_weights[extremes]
     return weights
 
 
-def _lost_extremes(rows: NDArray[Any], row_weights: Floats, kept_weights: Floats) -> Integers:
+def _lost_extremes(samples: NDArray[Any], sample_weights: Floats, kept_weights: Floats) -> Integers:
     """Return the samples of the smallest and largest values of features that vary no more."""
-    lowest, highest = value_ranges(rows, row_weights)
-    kept_lowest, kept_highest = value_ranges(rows, kept_weights)
+    lowest, highest = value_ranges(samples, sample_weights)
+    kept_lowest, kept_highest = value_ranges(samples, kept_weights)
     extremes = []
     for d in np.flatnonzero((lowest < highest) & ~(kept_lowest < kept_highest)):
-        column = np.where(row_weights > 0, rows[:, d], np.nan)
+        column = np.where(sample_weights > 0, samples[:, d], np.nan)
         extremes += [np.nanargmin(column), np.nanargmax(column)]
     return np.array(extremes, dtype=np.intp)

@@ -1,6 +1,6 @@
-"""What is kept of the rows of a stream: statistics that follow the regions as these move.
+"""What is kept of the samples of a stream: statistics that follow the regions as these move.
 
-Stepwise EM (Cappe and Moulines, 2009): the statistics of a chunk of rows, taken at the current
+Stepwise EM (Cappe and Moulines, 2009): the statistics of a chunk of samples, taken at the current
 parameters, are averaged with those of all chunks before it, which were taken at older ones and
 count less and less.  Each belongs to a region, known by its activation pattern; when hidden layers
 have moved, it goes to the region with the same pattern now, or with the most similar one.
@@ -19,15 +19,15 @@ from skdgn._noise import Noise
 from skdgn._partition import find_similar
 from skdgn._runtime import Floats, Integers
 
-# A chunk has the share (its weight / that of all rows so far) ** _FORGETTING in the average.  Any
-# exponent in (1/2, 1] converges (Cappe and Moulines, 2009, assumption 1); 1 never forgets the first
-# steps, at poor parameters.
+# A chunk has the share (its weight / that of all samples so far) ** _FORGETTING in the average.
+# Any exponent in (1/2, 1] converges (Cappe and Moulines, 2009, assumption 1); 1 never forgets the
+# first steps, at poor parameters.
 _FORGETTING = 0.55
 
 
 @dataclass(frozen=True)
 class Running:
-    """Statistics in the units of a stream, made to weigh as much as all its rows so far."""
+    """Statistics in the units of a stream, made to weigh as much as all its samples so far."""
 
     center: Floats  # (D,) and
     deviations: Floats  # (D,): the units

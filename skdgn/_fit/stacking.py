@@ -13,17 +13,17 @@ _MOST_ITERATIONS = 10_000
 _PRIOR_COUNT = 0.1
 
 
-def stack(log_densities: Floats, row_weights: Floats) -> Floats:
+def stack(log_densities: Floats, sample_weights: Floats) -> Floats:
     """Find the weights (K,) of the likeliest average of K densities.
 
     They add up to one, and maximize the sum of ``log(sum_k w_k p_k(x))`` over the samples, of which
     log densities (n, K) and weights (n,) are given.  See `stack_with_scales`.
     """
-    return stack_with_scales(log_densities[:, :, None], row_weights)[0]
+    return stack_with_scales(log_densities[:, :, None], sample_weights)[0]
 
 
 def stack_with_scales(
-    log_densities: Floats, row_weights: Floats, given: Floats | None = None
+    log_densities: Floats, sample_weights: Floats, given: Floats | None = None
 ) -> tuple[Floats, Floats]:
     """Find the weights of K members (K,) and of S scales (S,) of the likeliest average.
 
@@ -42,11 +42,11 @@ def stack_with_scales(
     peaks = np.fmax.reduce(log_densities[:, weights > 0.0], axis=(1, 2))
     # Nothing is to be learned where no member is asked, or none has a density.
     told = peaks > -np.inf
-    total = row_weights[told].sum()
+    total = sample_weights[told].sum()
     if not total > 0.0:
         # As they were fitted: the first scale is 1.
         return weights, np.eye(n_scales)[0]
-    importance = row_weights[told] / total
+    importance = sample_weights[told] / total
     prior = _PRIOR_COUNT / max(total, told.sum())  # weights may not be counts
     densities = np.zeros((int(told.sum()), n_members, n_scales))
     densities[:, weights > 0.0] = np.nan_to_num(

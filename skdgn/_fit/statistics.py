@@ -1,10 +1,10 @@
-"""The E-step: what the M-step needs to know of the data, additive over batches of rows.
+"""The E-step: what the M-step needs to know of the data, additive over batches of samples.
 
-Per region, sums over rows of ``w``, ``w z``, ``w z z'``, ``w x``, ``w x z'`` under the posterior,
-``w`` being the row's weight times the region's responsibility.  Memory does not depend on the
-number of rows.
+Per region, sums over samples of ``w``, ``w z``, ``w z z'``, ``w x``, ``w x z'`` under the
+posterior, ``w`` being the sample's weight times the region's responsibility.  Memory does not
+depend on the number of samples.
 
-What is missing from a row enters through its expectations: given z and what was observed, it is
+What is missing from a sample enters through its expectations: given z and what was observed, it is
 Gaussian, with a mean that is affine in z on each region (`skdgn._noise.missing`).  So the M-step
 need not know of missing values, and its gradient is that of the likelihood of what was observed.
 """
@@ -20,12 +20,12 @@ import numpy as np
 
 from skdgn._network import Codes
 from skdgn._noise import (
-    Holes,
     Noise,
     NoiseUnits,
-    find_holes,
-    make_holes,
+    Observation,
+    make_observation,
     missing_covariance,
+    observe,
     predict_missing,
 )
 from skdgn._partition import add_regions
@@ -51,7 +51,7 @@ class Explored(NamedTuple):
 
 @dataclass(frozen=True)
 class SufficientStatistics:
-    """Sums over rows (all unnormalized: they carry the responsibilities)."""
+    """Sums over samples (all unnormalized: they carry the responsibilities)."""
 
     weights: Floats  # (R,) sum of w
     first: Floats  # (R, S) sum of w z
@@ -59,7 +59,7 @@ class SufficientStatistics:
     data: Floats  # (R, D) sum of w x
     cross: Floats  # (R, D, S) sum of w x z'
     squares: Floats  # sum over all regions of what the noise asks for: see `Noise.collect`
-    total_weight: float  # sum of the rows' weights
+    total_weight: float  # sum of the samples' weights
     log_likelihood: float  # weighted sum of log p(x)
     regions: Explored | None = None  # which they are, unless they are those of the partition
 
@@ -67,7 +67,7 @@ class SufficientStatistics:
     def none(
         cls, visitor: Visitor | Explorer, regions: Explored | None = None
     ) -> SufficientStatistics:
-        """Return the statistics of no row, for regions that were explored, if any were."""
+        """Return the statistics of no sample, for regions that were explored, if any were."""
         n_regions, n_features, n_components = visitor.partition.maps.shape
         if visitor.is_exact:
             regions = None
@@ -103,7 +103,7 @@ class SufficientStatistics:
     def __add__(self, other: SufficientStatistics) -> SufficientStatistics:
         if self.regions is None or other.regions is None:
             return self._add(other)
-        # Explored by different rows: those with the same pattern are the same.
+        # Explored by different samples: those with the same pattern are the same.
         numbers, new = add_regions(self.regions.patterns, other.regions.patterns)
         n_regions = len(self.weights) + len(new)
         regions = Explored(
@@ -149,51 +149,51 @@ class _Sums(NamedTuple):
 
 
 def accumulate(
-    visitor: Visitor | Explorer, visits: Visits, rows: Floats, row_weights: Floats
+    visitor: Visitor | Explorer, visits: Visits, samples: Floats, sample_weights: Floats
 ) -> SufficientStatistics:
-    """Sum the statistics of a batch of rows (n, D) over its sparse posterior.
+    """Sum the statistics of a batch of samples (n, D) over its sparse posterior.
 
-    Either all rows are complete, or none of them is.
+    Either all samples are complete, or none of them is.
     """
     none = SufficientStatistics.none(visitor, Explored(visits.patterns, visits.points))
     sums = _Sums(*(vars(none)[name] for name in _Sums._fields))
-    if np.isnan(rows).any():
-        regions, rows = visitor.settle(visits).incomplete, np.ascontiguousarray(rows)
+    if np.isnan(samples).any():
+        regions, samples = visitor.settle(visits).incomplete, np.ascontiguousarray(samples)
         gains = np.ascontiguousarray(visitor.noise.gains)
-        completed = _Completed.make(rows.shape[1], visits.means.shape[1], len(gains))
+        completed = _Completed.make(samples.shape[1], visits.means.shape[1], len(gains))
         _accumulate_incomplete(
             visits,
-            rows,
-            row_weights,
+            samples,
+            sample_weights,
             regions.units,
             regions.maps,
             gains,
-            make_holes(regions.units),
+            make_observation(regions.units),
             completed,
             sums,
         )
     else:
-        _accumulate(visits, rows, row_weights, sums)
-        # A row's responsibilities add up to one.
-        sums = sums._replace(squares=visitor.noise.collect(rows, row_weights))
+        _accumulate(visits, samples, sample_weights, sums)
+        # A sample's responsibilities add up to one.
+        sums = sums._replace(squares=visitor.noise.collect(samples, sample_weights))
     return SufficientStatistics(
         *sums,
-        total_weight=float(row_weights.sum()),
-        log_likelihood=float(row_weights @ visits.log_density),
+        total_weight=float(sample_weights.sum()),
+        log_likelihood=float(sample_weights @ visits.log_density),
         regions=none.regions,
     )
 
 
 @sum_kernel
-def _accumulate(visits: Visits, rows: Floats, row_weights: Floats, sums: _Sums) -> None:
-    """Add complete rows, but for the squares."""
-    for n in range(len(rows)):
+def _accumulate(visits: Visits, samples: Floats, sample_weights: Floats, sums: _Sums) -> None:
+    """Add complete samples, but for the squares."""
+    for n in range(len(samples)):
         for v in range(visits.start[n], visits.start[n + 1]):
             r = visits.regions[v]
-            w = row_weights[n] * visits.responsibilities[v]
+            w = sample_weights[n] * visits.responsibilities[v]
             _add_latent(r, w, visits, v, sums)
-            for d in range(rows.shape[1]):
-                x = w * rows[n, d]
+            for d in range(samples.shape[1]):
+                x = w * samples[n, d]
                 sums.data[r, d] += x
                 for s in range(visits.means.shape[1]):
                     sums.cross[r, d, s] += x * visits.means[v, s]
@@ -212,7 +212,7 @@ def _add_latent(r: int, w: float, visits: Visits, v: int, sums: _Sums) -> None:
 
 
 class _Completed(NamedTuple):
-    """A row whose missing values are expected at ``values + rates (z - mean of z)``."""
+    """A sample whose missing values are expected at ``values + rates (z - mean of z)``."""
 
     values: Floats  # (D,)
     rates: Floats  # (D, S), zero where a value was observed
@@ -223,7 +223,7 @@ class _Completed(NamedTuple):
 
     @classmethod
     def make(cls, n_features: int, n_components: int, n_factors: int) -> _Completed:
-        """Make room for a row."""
+        """Make room for a sample."""
         return cls(
             np.empty(n_features),
             np.empty((n_features, n_components)),
@@ -237,47 +237,47 @@ class _Completed(NamedTuple):
 @sum_kernel
 def _accumulate_incomplete(
     visits: Visits,
-    rows: Floats,
-    row_weights: Floats,
+    samples: Floats,
+    sample_weights: Floats,
     units: NoiseUnits,
     maps: RegionMaps,
     gains: Floats,
-    holes: Holes,
+    observation: Observation,
     completed: _Completed,
     sums: _Sums,
 ) -> None:
-    """Add rows with missing values; ``gains`` (k, D) as in `Noise.gains`."""
-    n_components, n_features = visits.means.shape[1], rows.shape[1]
-    for n in range(len(rows)):
-        find_holes(rows[n], units, holes)
-        _keep_observed(rows[n], holes, completed)
-        _add_constant_squares(row_weights[n], rows[n], units, holes, sums.squares)
-        _add_missing_factors(row_weights[n], gains, units, holes, sums.squares)
+    """Add samples with missing values; ``gains`` (k, D) as in `Noise.gains`."""
+    n_components, n_features = visits.means.shape[1], samples.shape[1]
+    for n in range(len(samples)):
+        observe(samples[n], units, observation)
+        _keep_observed(samples[n], observation, completed)
+        _add_constant_squares(sample_weights[n], samples[n], units, observation, sums.squares)
+        _add_missing_factors(sample_weights[n], gains, units, observation, sums.squares)
         for v in range(visits.start[n], visits.start[n + 1]):
             r = visits.regions[v]
-            w = row_weights[n] * visits.responsibilities[v]
+            w = sample_weights[n] * visits.responsibilities[v]
             mean, covariance = visits.means[v], visits.covariances[v]
             _add_latent(r, w, visits, v, sums)
-            _expect_missing(rows[n], r, mean, covariance, units, maps, holes, completed)
+            _expect_missing(samples[n], r, mean, covariance, units, maps, observation, completed)
             for d in range(n_features):
                 sums.data[r, d] += w * completed.values[d]
                 for s in range(n_components):
                     product = completed.values[d] * mean[s] + completed.spreads[d, s]
                     sums.cross[r, d, s] += w * product
-            _add_squares(w, holes, completed, sums.squares)
+            _add_squares(w, observation, completed, sums.squares)
             _add_factors(w, gains, completed, sums.squares)
-        if holes.is_dense:
-            _add_products(rows[n], holes, completed, sums.squares)
+        if observation.is_dense:
+            _add_products(samples[n], observation, completed, sums.squares)
 
 
 @inlined_sum_kernel
-def _keep_observed(row: Floats, holes: Holes, completed: _Completed) -> None:
+def _keep_observed(sample: Floats, observation: Observation, completed: _Completed) -> None:
     """Fill in what was observed, which does not depend on z."""
-    for d in range(row.size):
+    for d in range(sample.size):
         completed.sums[d] = 0.0
-    for i in range(holes.n_observed[0]):
-        d = holes.order[i]
-        completed.values[d] = row[d]
+    for i in range(observation.n_observed[0]):
+        d = observation.order[i]
+        completed.values[d] = sample[d]
         for s in range(completed.rates.shape[1]):
             completed.rates[d, s] = 0.0
             completed.spreads[d, s] = 0.0
@@ -285,17 +285,17 @@ def _keep_observed(row: Floats, holes: Holes, completed: _Completed) -> None:
 
 @inlined_sum_kernel
 def _expect_missing(
-    row: Floats,
+    sample: Floats,
     r: int,
     mean: Floats,
     covariance: Floats,
     units: NoiseUnits,
     maps: RegionMaps,
-    holes: Holes,
+    observation: Observation,
     completed: _Completed,
 ) -> None:
     """Fill in what is missing, as it is expected on a region given z."""
-    order, n_observed, n_features = holes.order, holes.n_observed[0], row.size
+    order, n_observed, n_features = observation.order, observation.n_observed[0], sample.size
     values, rates, spreads = completed.values, completed.rates, completed.spreads
     noise = completed.noise
     for i in range(n_observed, n_features):
@@ -304,7 +304,7 @@ def _expect_missing(
         for s in range(mean.size):
             rates[d, s] = maps.slopes[r, d, s]
             values[d] += maps.slopes[r, d, s] * mean[s]
-    if holes.is_correlated:
+    if observation.is_correlated:
         # What is observed of the noise, at the mean of z and as z moves, tells of what is not.
         for column in range(-1, mean.size):
             for i in range(n_observed):
@@ -312,10 +312,10 @@ def _expect_missing(
                 if column >= 0:
                     noise[i] = maps.slopes[r, d, column]
                 else:
-                    noise[i] = maps.offsets[r, d] - row[d] / units.deviations[d]
+                    noise[i] = maps.offsets[r, d] - sample[d] / units.deviations[d]
                     for s in range(mean.size):
                         noise[i] += maps.slopes[r, d, s] * mean[s]
-            predict_missing(holes, noise)
+            predict_missing(observation, noise)
             for i in range(n_observed, n_features):
                 if column >= 0:
                     rates[order[i], column] -= noise[i]
@@ -334,85 +334,89 @@ def _expect_missing(
 
 @inlined_sum_kernel
 def _add_constant_squares(
-    weight: float, row: Floats, units: NoiseUnits, holes: Holes, squares: Floats
+    weight: float, sample: Floats, units: NoiseUnits, observation: Observation, squares: Floats
 ) -> None:
     """Add what does not depend on z: products of observed values, and the noise of the others.
 
     Of correlations that are a matrix, all products; of other noise, the squares.
     """
-    order, n_observed = holes.order, holes.n_observed[0]
-    for i in range(row.size):
+    order, n_observed = observation.order, observation.n_observed[0]
+    for i in range(sample.size):
         d = order[i]
         first = 0 if i < n_observed else n_observed
-        for j in range(first if holes.is_dense else i, i + 1):
+        for j in range(first if observation.is_dense else i, i + 1):
             e = order[j]
             if i < n_observed:
-                product = row[d] * row[e]
+                product = sample[d] * sample[e]
             else:
                 product = units.deviations[d] * units.deviations[e]
-                if holes.is_correlated:
-                    product *= missing_covariance(i, j, units, holes)
-            _add_square(d, e, weight * product, holes, squares)
+                if observation.is_correlated:
+                    product *= missing_covariance(i, j, units, observation)
+            _add_square(d, e, weight * product, observation, squares)
 
 
 @inlined_sum_kernel
-def _add_squares(w: float, holes: Holes, completed: _Completed, squares: Floats) -> None:
+def _add_squares(
+    w: float, observation: Observation, completed: _Completed, squares: Floats
+) -> None:
     """Add the products of expectations of what is missing, on one region."""
     values, rates, spreads = completed.values, completed.rates, completed.spreads
-    n_observed = holes.n_observed[0]
+    n_observed = observation.n_observed[0]
     for i in range(n_observed, values.size):
-        d = holes.order[i]
+        d = observation.order[i]
         completed.sums[d] += w * values[d]
-        for j in range(n_observed if holes.is_dense else i, i + 1):
-            e = holes.order[j]
+        for j in range(n_observed if observation.is_dense else i, i + 1):
+            e = observation.order[j]
             product = values[d] * values[e]
             for s in range(rates.shape[1]):
                 product += spreads[d, s] * rates[e, s]
-            _add_square(d, e, w * product, holes, squares)
+            _add_square(d, e, w * product, observation, squares)
 
 
 @inlined_sum_kernel
-def _add_products(row: Floats, holes: Holes, completed: _Completed, squares: Floats) -> None:
+def _add_products(
+    sample: Floats, observation: Observation, completed: _Completed, squares: Floats
+) -> None:
     """Add the products of what is missing, summed over the regions, and what was observed."""
-    n_observed = holes.n_observed[0]
-    for i in range(n_observed, row.size):
-        d = holes.order[i]
+    n_observed = observation.n_observed[0]
+    for i in range(n_observed, sample.size):
+        d = observation.order[i]
         for j in range(n_observed):
-            e = holes.order[j]
-            _add_square(d, e, completed.sums[d] * row[e], holes, squares)
+            e = observation.order[j]
+            _add_square(d, e, completed.sums[d] * sample[e], observation, squares)
 
 
 @inlined_sum_kernel
-def _add_square(d: int, e: int, product: float, holes: Holes, squares: Floats) -> None:
+def _add_square(d: int, e: int, product: float, observation: Observation, squares: Floats) -> None:
     """Add to the squares of two features, both ways around."""
-    squares[d if holes.is_dense else 0, e] += product
+    squares[d if observation.is_dense else 0, e] += product
     if d != e:
         squares[e, d] += product
 
 
 @inlined_sum_kernel
 def _add_missing_factors(
-    weight: float, gains: Floats, units: NoiseUnits, holes: Holes, squares: Floats
+    weight: float, gains: Floats, units: NoiseUnits, observation: Observation, squares: Floats
 ) -> None:
     """Add gains times the covariance of the noise that is missing, given what was observed."""
-    n_factors, first = len(gains), holes.n_observed[0]
+    n_factors, first = len(gains), observation.n_observed[0]
     along = np.empty(n_factors)
     for k in range(n_factors):
         for m in range(n_factors):
             along[m] = 0.0
-        for i in range(first, len(holes.order)):
-            d = holes.order[i]
+        for i in range(first, len(observation.order)):
+            d = observation.order[i]
             for m in range(n_factors):
-                along[m] += gains[k, d] * units.deviations[d] * holes.loadings[i, m]
+                along[m] += gains[k, d] * units.deviations[d] * observation.loadings[i, m]
         for m in range(n_factors):
-            holes.factors[m] = 0.0
+            observation.factors[m] = 0.0
             for other in range(n_factors):
-                holes.factors[m] += along[other] * holes.factor_covariance[other, m]
-        for i in range(first, len(holes.order)):
-            d = holes.order[i]
+                observation.factors[m] += along[other] * observation.factor_covariance[other, m]
+        for i in range(first, len(observation.order)):
+            d = observation.order[i]
             product = gains[k, d] * units.deviations[d] * units.errors[d]
             for m in range(n_factors):
-                product += holes.factors[m] * holes.loadings[i, m]
+                product += observation.factors[m] * observation.loadings[i, m]
             squares[1 + k, d] += weight * units.deviations[d] * product
 
 
@@ -436,9 +440,9 @@ def _add_factors(w: float, gains: Floats, completed: _Completed, squares: Floats
 
 
 def expect(
-    visitor: Visitor | Explorer, rows: Table, row_weights: Floats, workers: Workers
+    visitor: Visitor | Explorer, samples: Table, sample_weights: Floats, workers: Workers
 ) -> SufficientStatistics:
-    """Run the E-step over batches of rows (n, D), NaN where a value is missing."""
+    """Run the E-step over batches of samples (n, D), NaN where a value is missing."""
 
     def expect_batch(batch: Table, batch_weights: Floats) -> SufficientStatistics:
         table, weights = take_heavy(batch, batch_weights)
@@ -450,14 +454,14 @@ def expect(
                 parts.append(accumulate(visitor, visitor.visit(some), some, own_weights))
         return reduce(add, parts) if parts else SufficientStatistics.none(visitor)
 
-    return workers.sum(expect_batch, visitor.row_bytes, rows, row_weights)
+    return workers.sum(expect_batch, visitor.sample_bytes, samples, sample_weights)
 
 
 def take_heavy(batch: Table, weights: Floats) -> tuple[Floats, Floats]:
-    """Read the rows that have a weight: others may be so far out that nothing is known."""
+    """Read the samples that have a weight: others may be so far out that nothing is known."""
     return choose(read(batch), read(weights), weights > 0)
 
 
-def choose(rows: Floats, weights: Floats, chosen: Bools) -> tuple[Floats, Floats]:
-    """Take some rows and their weights; do not copy them if these are all."""
-    return (rows, weights) if chosen.all() else (rows[chosen], weights[chosen])
+def choose(samples: Floats, weights: Floats, chosen: Bools) -> tuple[Floats, Floats]:
+    """Take some samples and their weights; do not copy them if these are all."""
+    return (samples, weights) if chosen.all() else (samples[chosen], weights[chosen])

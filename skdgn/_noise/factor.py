@@ -273,17 +273,17 @@ class Factor(Noise):
     def log_determinant(self) -> float:
         return float(2.0 * (np.log(self.factor).sum() + np.log(self._stretches).sum()))
 
-    def whiten(self, rows: Floats) -> Floats:
+    def whiten(self, samples: Floats) -> Floats:
         left, sizes, _ = self._axes
-        scaled = rows / self.factor
+        scaled = samples / self.factor
         # 1 - 1 / h, without a difference: h^2 = 1 + s^2.
         shrunk = sizes**2 / (self._stretches * (1.0 + self._stretches))
         return np.asarray(scaled - ((scaled @ left) * shrunk) @ left.T)
 
-    def color(self, rows: Floats) -> Floats:
+    def color(self, samples: Floats) -> Floats:
         left, sizes, _ = self._axes
         grown = sizes**2 / (1.0 + self._stretches)
-        return np.asarray((rows + ((rows @ left) * grown) @ left.T) * self.factor)
+        return np.asarray((samples + ((samples @ left) * grown) @ left.T) * self.factor)
 
     def expected_square(self, other: Covariance) -> float:
         left, sizes, _ = self._axes

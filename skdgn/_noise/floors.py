@@ -29,9 +29,9 @@ _AT_FLOOR = 1e-6
 _SINGULAR = 1e-13
 
 
-def warranted_variances(rows: Floats, n_rows: int) -> Floats:
-    """Smallest variances (D,) that ties warrant, by distinct rows (m, D) of a table of n_rows."""
-    return np.array([_warranted_variance(column, n_rows / len(rows)) for column in rows.T])
+def warranted_variances(samples: Floats, n_samples: int) -> Floats:
+    """Smallest variances (D,) that ties warrant, by distinct samples (m, D) of n_samples."""
+    return np.array([_warranted_variance(column, n_samples / len(samples)) for column in samples.T])
 
 
 def _warranted_variance(column: Floats, repetitions: float) -> float:

@@ -76,14 +76,14 @@ class Full(Noise):
             return Diagonal(np.empty(0), np.empty(0), 0)
         return Full.of(self.covariance[np.ix_(features, features)], features.size)
 
-    def whiten(self, rows: Floats) -> Floats:
-        flat = rows.reshape(-1, self.n_features)
+    def whiten(self, samples: Floats) -> Floats:
+        flat = samples.reshape(-1, self.n_features)
         # LAPACK's own: SciPy's checks of the arguments take longer than small systems do.
         whitened, _ = dtrtrs(self.factor, flat.T, lower=1)
-        return np.ascontiguousarray(whitened.T).reshape(rows.shape)
+        return np.ascontiguousarray(whitened.T).reshape(samples.shape)
 
-    def color(self, rows: Floats) -> Floats:
-        return rows @ self.factor.T
+    def color(self, samples: Floats) -> Floats:
+        return samples @ self.factor.T
 
     @property
     def variances(self) -> Floats:

@@ -302,16 +302,16 @@ class Noise(ABC):
         return -self.n_features * LOG_SQRT_2PI - 0.5 * self.log_determinant
 
     @abstractmethod
-    def whiten(self, rows: Floats) -> Floats:
-        """Multiply rows (..., D) by the inverse factor, so that the noise becomes N(0, I)."""
+    def whiten(self, samples: Floats) -> Floats:
+        """Multiply samples (..., D) by the inverse factor, so that the noise becomes N(0, I)."""
 
     def whiten_maps(self, maps: Floats) -> Floats:
         """Multiply matrices (..., D, k) by the inverse factor."""
         return np.swapaxes(self.whiten(np.swapaxes(maps, -2, -1)), -2, -1)
 
     @abstractmethod
-    def color(self, rows: Floats) -> Floats:
-        """Multiply rows (..., D) by the factor: N(0, I) becomes the noise."""
+    def color(self, samples: Floats) -> Floats:
+        """Multiply samples (..., D) by the factor: N(0, I) becomes the noise."""
 
     # Missing values
 
@@ -331,19 +331,19 @@ class Noise(ABC):
         """Largest eigenvalue of the correlations, hence of any part of them."""
 
     def predict(
-        self, slopes: Floats, offsets: Floats, rows: Floats, features: Integers
+        self, slopes: Floats, offsets: Floats, samples: Floats, features: Integers
     ) -> tuple[Floats, Floats, Floats]:
-        """Predict features from z and what was observed of rows (v, D), each on its own affine map.
+        """Predict features from z and observed ones of samples (v, D), each on its own affine map.
 
         Returns slopes (v, k, S), offsets (v, k), and the deviations (v, k) of what is left of the
         noise: that of what was observed may tell something of that of the features.
         """
         own_slopes, own_offsets = slopes[:, features], offsets[:, features]
         deviations = np.empty(own_offsets.shape)
-        for chosen, known in split_by_pattern(rows):
+        for chosen, known in split_by_pattern(samples):
             gains, deviations[chosen] = self.regress(known, features)
             own_slopes[chosen] -= gains @ slopes[chosen][:, known]
-            residuals = rows[np.ix_(chosen, known)] - offsets[np.ix_(chosen, known)]
+            residuals = samples[np.ix_(chosen, known)] - offsets[np.ix_(chosen, known)]
             own_offsets[chosen] += residuals @ gains.T
         return own_slopes, own_offsets, deviations
 

@@ -75,12 +75,12 @@ class Independent(Noise):
     def log_determinant(self) -> float:
         return float(2.0 * np.log(self.deviations).sum())
 
-    def whiten(self, rows: Floats) -> Floats:
+    def whiten(self, samples: Floats) -> Floats:
         with np.errstate(over="ignore"):  # so far out that the density is zero
-            return np.asarray(rows / self.factor)
+            return np.asarray(samples / self.factor)
 
-    def color(self, rows: Floats) -> Floats:
-        return rows * self.factor
+    def color(self, samples: Floats) -> Floats:
+        return samples * self.factor
 
     def regress(self, known: Integers, features: Integers) -> tuple[Floats, Floats]:
         return np.zeros((features.size, known.size)), self.deviations[features]

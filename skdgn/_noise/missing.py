@@ -1,7 +1,7 @@
-"""What a row with holes says: the noise restricted to what was observed.
+"""What a sample with missing values says: the noise restricted to what was observed.
 
-Missing values are NaN.  The features of such a row are put in an order of their own, those observed
-first.  The Cholesky factor of the noise covariance in that order,
+Missing values are NaN.  The features of such a sample are put in an order of their own, those
+observed first.  The Cholesky factor of the noise covariance in that order,
 
     [ L_oo   0   ]
     [ L_mo  L_mm ]
@@ -55,13 +55,13 @@ class NoiseUnits(NamedTuple):
 
     @classmethod
     def for_nobody(cls, n_features: int) -> NoiseUnits:
-        """Return what kernels are given where all rows are complete: nobody looks."""
+        """Return what kernels are given where all samples are complete: nobody looks."""
         nothing, ones = np.empty((n_features, 0)), np.ones(n_features)
         return cls(ones, nothing, nothing, ones, 1.0)
 
 
-class Holes(NamedTuple):
-    """Where the holes of one row are, and the noise seen from there.
+class Observation(NamedTuple):
+    """What was observed of one sample, and the noise seen from there.
 
     Kinds of noise are told apart by values, not by types: one compiled kernel does for all.
     """
@@ -83,11 +83,11 @@ class Holes(NamedTuple):
     triangle: Floats  # (k, k) buffer
 
 
-def make_holes(units: NoiseUnits) -> Holes:
-    """Make room for the holes of a row."""
+def make_observation(units: NoiseUnits) -> Observation:
+    """Make room for what is observed of a sample."""
     n_factors = units.loadings.shape[1]
     is_dense = units.correlations.size > 0
-    return Holes(
+    return Observation(
         np.empty(units.deviations.size, dtype=np.intp),
         np.full(1, -1, dtype=np.intp),
         np.empty(1),
@@ -104,20 +104,20 @@ def make_holes(units: NoiseUnits) -> Holes:
 
 
 @kernel
-def find_holes(row: Floats, units: NoiseUnits, holes: Holes) -> int:
-    """Order the features of a row, and factorize; return how many were observed.
+def observe(sample: Floats, units: NoiseUnits, observation: Observation) -> int:
+    """Order the features of a sample, and factorize; return how many were observed.
 
-    Rows that follow each other often have the same holes: the factor is then kept.
+    Samples that follow each other often have the same features observed: the factor is then kept.
     """
-    order = holes.order
+    order = observation.order
     n_observed = 0
-    for d in range(row.size):
-        if not math.isnan(row[d]):
+    for d in range(sample.size):
+        if not math.isnan(sample[d]):
             n_observed += 1
-    changed = holes.n_observed[0] != n_observed
+    changed = observation.n_observed[0] != n_observed
     observed, missing = 0, n_observed
-    for d in range(row.size):
-        if math.isnan(row[d]):
+    for d in range(sample.size):
+        if math.isnan(sample[d]):
             place = missing
             missing += 1
         else:
@@ -126,17 +126,17 @@ def find_holes(row: Floats, units: NoiseUnits, holes: Holes) -> int:
         changed = changed or order[place] != d
         order[place] = d
     if changed:
-        holes.n_observed[0] = n_observed
-        if holes.is_dense:
-            _factorize(units.correlations, order, holes.factor)
-            _regress(n_observed, holes.factor)
-        elif holes.is_correlated:
-            _filter_factors(units, holes)
+        observation.n_observed[0] = n_observed
+        if observation.is_dense:
+            _factorize(units.correlations, order, observation.factor)
+            _regress(n_observed, observation.factor)
+        elif observation.is_correlated:
+            _filter_factors(units, observation)
         log_constant = -n_observed * LOG_SQRT_2PI
         for i in range(n_observed):
-            scale = holes.factor[i, i] if holes.is_dense else holes.scales[i]
+            scale = observation.factor[i, i] if observation.is_dense else observation.scales[i]
             log_constant -= math.log(units.deviations[order[i]]) + math.log(scale)
-        holes.log_constant[0] = log_constant
+        observation.log_constant[0] = log_constant
     return n_observed
 
 
@@ -162,34 +162,34 @@ def _regress(n_observed: int, factor: Floats) -> None:
 
 
 @kernel
-def _filter_factors(units: NoiseUnits, holes: Holes) -> None:
+def _filter_factors(units: NoiseUnits, observation: Observation) -> None:
     """Learn of the factors from one observed feature after the other.
 
     A triangle ``R`` with ``P^-1 = R' R = I + sum of f f' / psi`` is kept up to date by rotations:
     nothing is subtracted, however much the factors explain.
     """
-    n_factors = len(holes.factors)
-    triangle, row = holes.triangle, holes.factors
+    n_factors = len(observation.factors)
+    triangle, row = observation.triangle, observation.factors
     for k in range(n_factors):
         for m in range(n_factors):
             triangle[k, m] = 1.0 if m == k else 0.0
-    for i in range(len(holes.order)):
-        d = holes.order[i]
+    for i in range(len(observation.order)):
+        d = observation.order[i]
         for k in range(n_factors):
-            holes.loadings[i, k] = units.loadings[d, k]
-    for i in range(holes.n_observed[0]):
-        error = units.errors[holes.order[i]]
-        gain = holes.gains[i]
-        square = _divide_twice(triangle, holes.loadings[i], gain)
-        holes.scales[i] = math.sqrt(error + square)
+            observation.loadings[i, k] = units.loadings[d, k]
+    for i in range(observation.n_observed[0]):
+        error = units.errors[observation.order[i]]
+        gain = observation.gains[i]
+        square = _divide_twice(triangle, observation.loadings[i], gain)
+        observation.scales[i] = math.sqrt(error + square)
         for k in range(n_factors):
-            gain[k] /= holes.scales[i]
-            row[k] = holes.loadings[i, k] / math.sqrt(error)
+            gain[k] /= observation.scales[i]
+            row[k] = observation.loadings[i, k] / math.sqrt(error)
         _add_row(triangle, row)
     for k in range(n_factors):
         for m in range(n_factors):
             row[m] = 1.0 if m == k else 0.0
-        _divide_twice(triangle, row, holes.factor_covariance[k])
+        _divide_twice(triangle, row, observation.factor_covariance[k])
 
 
 @kernel
@@ -222,79 +222,79 @@ def _add_row(triangle: Floats, row: Floats) -> None:
 
 
 @kernel
-def whiten_by_factors(holes: Holes, noise: Floats) -> None:
+def whiten_by_factors(observation: Observation, noise: Floats) -> None:
     """Whiten what was observed of noise of low rank, in order and in units of the deviations.
 
-    ``holes.factors`` are then the expected factors.
+    ``observation.factors`` are then the expected factors.
     """
-    for k in range(len(holes.factors)):
-        holes.factors[k] = 0.0
-    for i in range(holes.n_observed[0]):
+    for k in range(len(observation.factors)):
+        observation.factors[k] = 0.0
+    for i in range(observation.n_observed[0]):
         rest = noise[i]
-        for k in range(len(holes.factors)):
-            rest -= holes.loadings[i, k] * holes.factors[k]
-        noise[i] = rest / holes.scales[i]
-        for k in range(len(holes.factors)):
-            holes.factors[k] += holes.gains[i, k] * noise[i]
+        for k in range(len(observation.factors)):
+            rest -= observation.loadings[i, k] * observation.factors[k]
+        noise[i] = rest / observation.scales[i]
+        for k in range(len(observation.factors)):
+            observation.factors[k] += observation.gains[i, k] * noise[i]
 
 
 @inlined_sum_kernel
-def predict_missing(holes: Holes, noise: Floats) -> None:
+def predict_missing(observation: Observation, noise: Floats) -> None:
     """Fill in the expected noise of what is missing, given that of what was observed.
 
     All in order, and in units of the deviations; that of what was observed may be overwritten.
     """
-    n_observed = holes.n_observed[0]
-    if holes.is_dense:
+    n_observed = observation.n_observed[0]
+    if observation.is_dense:
         for i in range(n_observed, len(noise)):
             expected = 0.0
             for j in range(n_observed):
-                expected += holes.factor[i, j] * noise[j]
+                expected += observation.factor[i, j] * noise[j]
             noise[i] = expected
         return
-    whiten_by_factors(holes, noise)
+    whiten_by_factors(observation, noise)
     for i in range(n_observed, len(noise)):
         noise[i] = 0.0
-        for k in range(len(holes.factors)):
-            noise[i] += holes.loadings[i, k] * holes.factors[k]
+        for k in range(len(observation.factors)):
+            noise[i] += observation.loadings[i, k] * observation.factors[k]
 
 
 @kernel
-def missing_covariance(i: int, j: int, units: NoiseUnits, holes: Holes) -> float:
+def missing_covariance(i: int, j: int, units: NoiseUnits, observation: Observation) -> float:
     """Covariance of the noise of two missing features, given what was observed.
 
     Both by their places in the order, ``j <= i``, and in units of the deviations.
     """
     covariance = 0.0
-    if holes.is_dense:
-        for k in range(holes.n_observed[0], j + 1):
-            covariance += holes.factor[i, k] * holes.factor[j, k]
+    if observation.is_dense:
+        for k in range(observation.n_observed[0], j + 1):
+            covariance += observation.factor[i, k] * observation.factor[j, k]
         return covariance
-    for k in range(len(holes.factors)):
-        for m in range(len(holes.factors)):
-            product = holes.loadings[i, k] * holes.loadings[j, m]
-            covariance += holes.factor_covariance[k, m] * product
-    return covariance + (units.errors[holes.order[i]] if i == j else 0.0)
+    for k in range(len(observation.factors)):
+        for m in range(len(observation.factors)):
+            product = observation.loadings[i, k] * observation.loadings[j, m]
+            covariance += observation.factor_covariance[k, m] * product
+    return covariance + (units.errors[observation.order[i]] if i == j else 0.0)
 
 
 @kernel
-def fill_holes(
-    row: Floats, generated: Floats, units: NoiseUnits, holes: Holes, filled: Floats
+def fill_missing(
+    sample: Floats, generated: Floats, units: NoiseUnits, observation: Observation, filled: Floats
 ) -> None:
     """Fill in what is missing by its expectation, given what was observed and g(z).
 
     ``generated`` holds g(z) or, since everything is linear in it, its posterior mean on a region.
-    With a draw of the noise added to it, the row is completed by a draw: what is observed
+    With a draw of the noise added to it, the sample is completed by a draw: what is observed
     then tells by how much that draw of the noise was wrong.
     """
-    n_observed = find_holes(row, units, holes)
-    order = holes.order
-    noise = np.zeros(row.size)
-    if holes.is_correlated:
+    n_observed = observe(sample, units, observation)
+    order = observation.order
+    noise = np.zeros(sample.size)
+    if observation.is_correlated:
         for i in range(n_observed):
             d = order[i]
-            noise[i] = (row[d] - generated[d]) / units.deviations[d]
-        predict_missing(holes, noise)
-    for i in range(row.size):
+            noise[i] = (sample[d] - generated[d]) / units.deviations[d]
+        predict_missing(observation, noise)
+    for i in range(sample.size):
         d = order[i]
-        filled[d] = row[d] if i < n_observed else generated[d] + units.deviations[d] * noise[i]
+        filled[d] = sample[d] if i < n_observed else generated[d] + units.deviations[d] * noise[i]

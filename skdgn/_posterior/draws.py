@@ -39,7 +39,7 @@ _REACH = 4.0
 _N_TRIALS = 5
 
 
-# With all boxes in place and so many points rejected in a row, something is wrong with the cell.
+# With all boxes in place and so many points rejected in a sample, something is wrong with the cell.
 MOST_REJECTIONS = 10_000_000
 
 

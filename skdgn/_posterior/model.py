@@ -28,14 +28,14 @@ from skdgn._posterior.listed import Visitor, Visits, concatenate
 from skdgn._posterior.posterior import Posterior
 from skdgn._posterior.weighted_sums import WeightedSum
 from skdgn._runtime import (
-    MOST_ROWS,
+    MOST_SAMPLES,
     Bools,
     Floats,
     Integers,
     RandomSource,
     Workers,
     read,
-    row_batches,
+    sample_batches,
 )
 
 # A partition with more regions would take gigabytes, and hours.
@@ -67,13 +67,13 @@ class NetworkModel(ABC):
 
     @abstractmethod
     def visitor_for(
-        self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None
+        self, samples: Floats, gaussians: tuple[Floats, Floats] | None = None
     ) -> Visitor | Explorer:
         """Return who visits the regions that matter for samples (n, D), and for Gaussians."""
 
     @property
     @abstractmethod
-    def row_bytes(self) -> float:
+    def sample_bytes(self) -> float:
         """Memory that a sample takes while its regions are visited."""
 
     @property
@@ -82,15 +82,15 @@ class NetworkModel(ABC):
         """Number of identifiable parameters of the network."""
 
     @abstractmethod
-    def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
+    def log_density_bounds(self, samples: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
         """Bound log p(x) of every sample (n, D) from below and above: (n,) each."""
 
     @abstractmethod
-    def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
+    def responsibilities(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Posterior probability of each region, given every sample (n, D): (n, R)."""
 
     @abstractmethod
-    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> Integers:
+    def most_responsible(self, samples: NDArray[Any], workers: Workers) -> Integers:
         """Likeliest region of every sample (n, D)."""
 
     @abstractmethod
@@ -154,17 +154,17 @@ class NetworkModel(ABC):
         """Average copies of itself with variances of the noise multiplied by scales (s,)."""
         return WeightedSum(weights, [self.widen(scale) for scale in scales.tolist()])
 
-    def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
+    def log_density(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Exact log p(x) of every sample (n, D)."""
         return workers.fill(
-            np.empty(len(rows)),
+            np.empty(len(samples)),
             lambda batch: self._visit(read(batch)).log_density,
-            self.row_bytes,
-            rows,
+            self.sample_bytes,
+            samples,
         )
 
     def conditional_log_density(
-        self, rows: NDArray[Any], features: Bools, workers: Workers
+        self, samples: NDArray[Any], features: Bools, workers: Workers
     ) -> Floats:
         """Exact log density of some features of every sample (n, D), given the others."""
 
@@ -176,29 +176,29 @@ class NetworkModel(ABC):
             with np.errstate(invalid="ignore"):
                 return log_joint - self._visit(condition).log_density
 
-        row_bytes = 2.0 * self.row_bytes
-        return workers.fill(np.empty(len(rows)), compare_batch, row_bytes, rows)
+        sample_bytes = 2.0 * self.sample_bytes
+        return workers.fill(np.empty(len(samples)), compare_batch, sample_bytes, samples)
 
-    def posterior(self, rows: NDArray[Any], workers: Workers) -> Posterior:
+    def posterior(self, samples: NDArray[Any], workers: Workers) -> Posterior:
         """Exact posterior of every sample (n, D)."""
-        visitor = self.visitor_for(read(rows))
-        parts = workers.map(lambda batch: visitor.visit(read(batch)), self.row_bytes, rows)
+        visitor = self.visitor_for(read(samples))
+        parts = workers.map(lambda batch: visitor.visit(read(batch)), self.sample_bytes, samples)
         visits = concatenate([visits for _, visits in parts])
-        return Posterior(visitor, read(rows), visits, workers.reporter)
+        return Posterior(visitor, read(samples), visits, workers.reporter)
 
     def lower_bounds(
-        self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+        self, samples: NDArray[Any], means: Floats, factors: Floats, workers: Workers
     ) -> Floats:
         """Exact evidence lower bound of every sample (n, D) and its Gaussian."""
 
         def bound_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
             return self._posterior_of(batch, (means, factors))._comparison.elbo(means, factors)
 
-        result, row_bytes = np.empty(len(rows)), _COMPARISON_COPIES * self.row_bytes
-        return workers.fill(result, bound_batch, row_bytes, rows, means, factors)
+        result, sample_bytes = np.empty(len(samples)), _COMPARISON_COPIES * self.sample_bytes
+        return workers.fill(result, bound_batch, sample_bytes, samples, means, factors)
 
     def variational_gaps(
-        self, rows: NDArray[Any], means: Floats, factors: Floats, workers: Workers
+        self, samples: NDArray[Any], means: Floats, factors: Floats, workers: Workers
     ) -> Floats:
         """Divergence of Gaussians beyond the best ones, and that of the best ones: (n, 2)."""
 
@@ -211,15 +211,15 @@ class NetworkModel(ABC):
             family = np.minimum(smallest, divergences)
             return np.stack([divergences - family, family], axis=1)
 
-        result, row_bytes = np.empty((len(rows), 2)), _COMPARISON_COPIES * self.row_bytes
-        return workers.fill(result, compare_batch, row_bytes, rows, means, factors)
+        result, sample_bytes = np.empty((len(samples), 2)), _COMPARISON_COPIES * self.sample_bytes
+        return workers.fill(result, compare_batch, sample_bytes, samples, means, factors)
 
-    def means(self, rows: NDArray[Any], workers: Workers) -> Floats:
+    def means(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Posterior mean of every sample (n, D): (n, S)."""
-        result = np.empty((len(rows), self.network.n_components))
-        return self._summarize(rows, lambda posterior: posterior.mean, result, workers)
+        result = np.empty((len(samples), self.network.n_components))
+        return self._summarize(samples, lambda posterior: posterior.mean, result, workers)
 
-    def factor_means(self, rows: NDArray[Any], workers: Workers) -> Floats:
+    def factor_means(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Posterior mean of the factors of the noise, given every sample (n, D): (n, k).
 
         Given z and a complete sample, it is linear in the residual.  So it is the same of their
@@ -239,12 +239,12 @@ class NetworkModel(ABC):
                 table = fill_with_means(visitor, table, Workers())
             return self.noise.principal_factors(table - generated)
 
-        result = np.empty((len(rows), self.noise.n_factors))
-        return workers.fill(result, infer_batch, self.row_bytes, rows)
+        result = np.empty((len(samples), self.noise.n_factors))
+        return workers.fill(result, infer_batch, self.sample_bytes, samples)
 
     def _summarize(
         self,
-        rows: NDArray[Any],
+        samples: NDArray[Any],
         summary: Callable[[Posterior], NDArray[Any]],
         result: NDArray[Any],
         workers: Workers,
@@ -253,12 +253,12 @@ class NetworkModel(ABC):
         return workers.fill(
             result,
             lambda batch: summary(self._posterior_of(batch)),
-            self.row_bytes,
-            rows,
+            self.sample_bytes,
+            samples,
         )
 
-    def _visit(self, rows: Floats) -> Visits:
-        return self.visitor_for(rows).visit(rows)
+    def _visit(self, samples: Floats) -> Visits:
+        return self.visitor_for(samples).visit(samples)
 
     def _posterior_of(
         self, batch: NDArray[Any], gaussians: tuple[Floats, Floats] | None = None
@@ -270,30 +270,30 @@ class NetworkModel(ABC):
     @property
     def distribution_bytes(self) -> float:
         """Memory that `feature_distributions` takes for a sample."""
-        return _COPIES_OF_CELLS * self.row_bytes
+        return _COPIES_OF_CELLS * self.sample_bytes
 
-    def feature_distributions(self, rows: Floats, features: Integers) -> FeatureDistributions:
-        """Distributions of features given rows (n, D), NaN where these are not observed."""
-        return distributions_given(self.visitor_for(rows), rows, features)
+    def feature_distributions(self, samples: Floats, features: Integers) -> FeatureDistributions:
+        """Distributions of features given samples (n, D), NaN where these are not observed."""
+        return distributions_given(self.visitor_for(samples), samples, features)
 
-    def impute(self, rows: Floats, workers: Workers) -> tuple[Floats, Floats]:
-        """Replace what is missing from rows (n, D) by its conditional mean, without an error."""
-        return fill_with_means(self.visitor_for(rows), rows, workers), np.zeros(rows.shape)
+    def impute(self, samples: Floats, workers: Workers) -> tuple[Floats, Floats]:
+        """Replace what is missing from samples (n, D) by its conditional mean, without an error."""
+        return fill_with_means(self.visitor_for(samples), samples, workers), np.zeros(samples.shape)
 
     def draw_missing(
         self,
-        rows: Floats,
+        samples: Floats,
         n_draws: int,
         generator: RandomSource,
         workers: Workers,
     ) -> Floats:
-        """Replace what is missing from rows (n, D) by independent draws: (n_draws, n, D)."""
+        """Replace what is missing from samples (n, D) by independent draws: (n_draws, n, D)."""
         units = NoiseUnits.of(self.noise)
-        tables = np.tile(rows, (n_draws, 1, 1))
+        tables = np.tile(samples, (n_draws, 1, 1))
         # Draws of a seed must not depend on the memory at hand: all batches are of the same size.
-        with workers.reporter.count(len(rows)) as advance:
-            for batch in row_batches(len(rows), MOST_ROWS):
-                latent = self.posterior(rows[batch], workers).sample(n_draws, generator)
+        with workers.reporter.count(len(samples)) as advance:
+            for batch in sample_batches(len(samples), MOST_SAMPLES):
+                latent = self.posterior(samples[batch], workers).sample(n_draws, generator)
                 for table, points in zip(tables[:, batch], latent, strict=True):
                     noise = self.noise.color(generator.standard_normal(table.shape))
                     fill_with_draws(table, self.network.forward(points) + noise, units)
@@ -301,12 +301,12 @@ class NetworkModel(ABC):
         return tables
 
     def draw(self, n_samples: int, generator: RandomSource) -> tuple[Floats, Integers]:
-        """Draw rows (n, D), and the region each comes from."""
+        """Draw samples (n, D), and the region each comes from."""
         latent = generator.standard_normal((n_samples, self.network.n_components))
         regions = self.locate(latent)
-        rows = self.network.forward(latent)
-        noise = self.noise.color(generator.standard_normal(rows.shape))
-        return rows + noise, regions
+        samples = self.network.forward(latent)
+        noise = self.noise.color(generator.standard_normal(samples.shape))
+        return samples + noise, regions
 
 
 @dataclass(frozen=True)
@@ -359,29 +359,29 @@ class Model(NetworkModel):
         return self.partition
 
     def visitor_for(
-        self, rows: Floats, gaussians: tuple[Floats, Floats] | None = None
+        self, samples: Floats, gaussians: tuple[Floats, Floats] | None = None
     ) -> Visitor | Explorer:
         """Return who visits the regions: the same for all samples."""
         return self.visitor
 
     @property
-    def row_bytes(self) -> float:
+    def sample_bytes(self) -> float:
         """Memory that a sample takes while its regions are visited."""
-        return self.visitor.row_bytes
+        return self.visitor.sample_bytes
 
-    def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
+    def log_density_bounds(self, samples: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
         """Bound log p(x) of every sample (n, D): where regions are listed, exact to rounding."""
         explorer = self.visitor
         if isinstance(explorer, Explorer):
-            row_bytes = max(self.row_bytes, workers.memory / _BOUNDED_AT_A_TIME)
+            sample_bytes = max(self.sample_bytes, workers.memory / _BOUNDED_AT_A_TIME)
             lower, upper = workers.fill(
-                np.empty((len(rows), 2)),
+                np.empty((len(samples), 2)),
                 lambda batch: bound_log_densities(explorer, read(batch)),
-                row_bytes,
-                rows,
+                sample_bytes,
+                samples,
             ).T
             return lower, upper
-        log_density = self.log_density(rows, workers)
+        log_density = self.log_density(samples, workers)
         return log_density, log_density.copy()
 
     @property
@@ -406,15 +406,19 @@ class Model(NetworkModel):
             labels=numbers,
         )
 
-    def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
+    def responsibilities(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Posterior probability of each region, given every sample (n, D): (n, R)."""
-        result = np.empty((len(rows), len(self.partition)))
-        return self._summarize(rows, lambda posterior: posterior.responsibilities, result, workers)
+        result = np.empty((len(samples), len(self.partition)))
+        return self._summarize(
+            samples, lambda posterior: posterior.responsibilities, result, workers
+        )
 
-    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> Integers:
+    def most_responsible(self, samples: NDArray[Any], workers: Workers) -> Integers:
         """Likeliest region of every sample (n, D)."""
-        result = np.empty(len(rows), dtype=np.intp)
-        return self._summarize(rows, lambda posterior: posterior.most_responsible, result, workers)
+        result = np.empty(len(samples), dtype=np.intp)
+        return self._summarize(
+            samples, lambda posterior: posterior.most_responsible, result, workers
+        )
 
     def log_probability(
         self, bounds: tuple[Floats, Floats], n_draws: int, generator: np.random.Generator

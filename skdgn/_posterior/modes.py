@@ -38,15 +38,15 @@ _SMALL = 1e-6
 _N_STEPS = 6
 
 
-def find_modes(partition: Partition, noise: Noise, rows: Floats, zero_noise: bool) -> Floats:
-    """Find the posterior's maximum for each row (n, D), NaN where values are missing.
+def find_modes(partition: Partition, noise: Noise, samples: Floats, zero_noise: bool) -> Floats:
+    """Find the posterior's maximum for each sample (n, D), NaN where values are missing.
 
     With ``zero_noise``, its limit as the noise shrinks: the point whose image is nearest to the
-    row, in units of the noise, and of these that of the smallest norm.
+    sample, in units of the noise, and of these that of the smallest norm.
     """
-    modes = np.empty((len(rows), partition.maps.shape[2]))
-    for part in observed_parts(partition, noise, rows):
-        found = np.empty((len(part.rows), modes.shape[1]))
+    modes = np.empty((len(samples), partition.maps.shape[2]))
+    for part in observed_parts(partition, noise, samples):
+        found = np.empty((len(part.samples), modes.shape[1]))
         if zero_noise:
             slopes = part.noise.whiten_maps(part.partition.maps.slopes)
             scale = float(np.square(slopes).sum(axis=(1, 2)).max())
@@ -62,14 +62,14 @@ def find_modes(partition: Partition, noise: Noise, rows: Floats, zero_noise: boo
 
 
 def _condition(part: Observed, scale: float) -> tuple[Conditionals, Floats]:
-    """Conditional Gaussians, and rows, for a noise with its covariance multiplied by a number."""
+    """Conditional Gaussians, and samples, for noise with its covariance multiplied by a number."""
     noise = part.noise.rescale(np.full(max(1, part.features.size), math.sqrt(scale)))
     frame = choose_frame(part.partition.maps, noise)
-    return condition(part.partition, frame), np.ascontiguousarray(frame.whiten(part.rows))
+    return condition(part.partition, frame), np.ascontiguousarray(frame.whiten(part.samples))
 
 
 def _search(part: Observed, scale: float, found: Floats) -> Integers:
-    """Fill the modes of rows; return their regions, -1 where nothing is known."""
+    """Fill the modes of samples; return their regions, -1 where nothing is known."""
     conditionals, whitened = _condition(part, scale)
     regions = np.empty(len(whitened), dtype=np.intp)
     _find_modes(whitened, conditionals, found, regions)
@@ -77,15 +77,17 @@ def _search(part: Observed, scale: float, found: Floats) -> Integers:
 
 
 @kernel
-def _find_modes(rows: Floats, conditionals: Conditionals, modes: Floats, regions: Integers) -> None:
+def _find_modes(
+    samples: Floats, conditionals: Conditionals, modes: Floats, regions: Integers
+) -> None:
     """Fill modes and their regions; -1 where nothing is known."""
     n_regions, n_components, _ = conditionals.projections.shape
     program = _make_program(conditionals)
     centers, squares = np.empty((n_regions, n_components)), np.empty(n_regions)
     distances, nearest = np.empty(n_regions), np.empty(n_components)
-    for n in range(len(rows)):
+    for n in range(len(samples)):
         for r in range(n_regions):
-            squares[r] = _evaluate_center(conditionals, r, rows[n], centers[r])
+            squares[r] = _evaluate_center(conditionals, r, samples[n], centers[r])
             distances[r] = _distance_to_region(conditionals, r, centers[r])
         best, best_region = math.inf, -1
         while True:
@@ -113,21 +115,23 @@ def _find_modes(rows: Floats, conditionals: Conditionals, modes: Floats, regions
 
 
 @inlined_kernel
-def _evaluate_center(conditionals: Conditionals, region: int, row: Floats, center: Floats) -> float:
+def _evaluate_center(
+    conditionals: Conditionals, region: int, sample: Floats, center: Floats
+) -> float:
     """Fill in a region's center, and return minus twice log p(x, z) there, but for a constant."""
     factors, projections = conditionals.factors, conditionals.projections
     for s in range(center.size):
         center[s] = 0.0
-        for d in range(row.size):
-            center[s] += projections[region, s, d] * (row[d] - conditionals.offsets[region, d])
+        for d in range(sample.size):
+            center[s] += projections[region, s, d] * (sample[d] - conditionals.offsets[region, d])
     square = 0.0
     for s in range(center.size):
         latent = 0.0
         for t in range(center.size):
             latent += factors[region, s, t] * center[t]
         square += latent * latent
-    for d in range(row.size):
-        residual = row[d] - conditionals.offsets[region, d]
+    for d in range(sample.size):
+        residual = sample[d] - conditionals.offsets[region, d]
         for s in range(center.size):
             residual -= projections[region, s, d] * center[s]
         square += residual * residual
@@ -148,14 +152,14 @@ def _distance_to_region(conditionals: Conditionals, region: int, center: Floats)
 
 @kernel
 def _follow(
-    rows: Floats, conditionals: Conditionals, regions: Integers, n_steps: int, modes: Floats
+    samples: Floats, conditionals: Conditionals, regions: Integers, n_steps: int, modes: Floats
 ) -> None:
     """Find the modes in given regions for priors around zero, then around the last mode, ..."""
     n_components, n_features = conditionals.projections.shape[1:]
     factors, projections = conditionals.factors, conditionals.projections
     program = _make_program(conditionals)
     center, latent = np.empty(n_components), np.empty(n_components)
-    for n in range(len(rows)):
+    for n in range(len(samples)):
         region = regions[n]
         if region < 0:
             continue
@@ -165,7 +169,7 @@ def _follow(
             for s in range(n_components):
                 center[s] = 0.0
                 for d in range(n_features):
-                    residual = rows[n, d] - conditionals.offsets[region, d]
+                    residual = samples[n, d] - conditionals.offsets[region, d]
                     center[s] += projections[region, s, d] * residual
                 for t in range(n_components):
                     center[s] += factors[region, t, s] * latent[t]

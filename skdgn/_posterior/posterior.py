@@ -60,12 +60,12 @@ class Posterior:
     def __init__(
         self,
         visitor: Visitor | Explorer,
-        rows: Floats,
+        samples: Floats,
         visits: Visits,
         reporter: Reporter | None = None,
     ) -> None:
         self._visitor = visitor
-        self._table = rows
+        self._table = samples
         self._visits = visits
         self._reporter = reporter or Reporter()
         self._n_regions = len(visitor.partition)
@@ -81,13 +81,13 @@ class Posterior:
         )
 
     @cached_property
-    def _rows(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        """Row of each visit."""
+    def _samples(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        """Sample of each visit."""
         return np.repeat(np.arange(len(self)), np.diff(self._visits.start))
 
     def _sum_over_regions(self, values: Floats) -> Floats:
-        """Add up one value per visit to one value per row."""
-        # Every row visits at least one region, as reduceat needs.
+        """Add up one value per visit to one value per sample."""
+        # Every sample visits at least one region, as reduceat needs.
         return np.add.reduceat(values, self._visits.start[:-1], axis=0)
 
     @property
@@ -105,7 +105,7 @@ class Posterior:
     def covariance(self) -> Floats:
         """Posterior covariance, (n_samples, n_components, n_components)."""
         # Within regions plus between regions, about the mean: nothing large cancels.
-        deviations = self._visits.means - self.mean[self._rows]
+        deviations = self._visits.means - self.mean[self._samples]
         weights = self._visits.responsibilities[:, None, None]
         within_and_between = (
             self._visits.covariances + deviations[:, :, None] * deviations[:, None, :]
@@ -117,14 +117,14 @@ class Posterior:
         """Posterior probability of each region, (n_samples, n_regions)."""
         dense = np.zeros((len(self), self._n_regions))
         regions = self._visitor.locate(self._visits)
-        np.add.at(dense, (self._rows, regions), self._visits.responsibilities)
+        np.add.at(dense, (self._samples, regions), self._visits.responsibilities)
         dense[~self._is_known] = np.nan
         return dense
 
     @cached_property
     def most_responsible(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
         """Region with the largest responsibility, (n_samples,)."""
-        order = np.lexsort((-self._visits.responsibilities, self._rows))
+        order = np.lexsort((-self._visits.responsibilities, self._samples))
         return self._visitor.locate(self._visits)[order[self._visits.start[:-1]]]
 
     @cached_property
@@ -139,7 +139,7 @@ class Posterior:
 
     @cached_property
     def _is_known(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Rows whose density is a number: others are too far out for anything to be known."""
+        """Samples whose density is a number: others are too far out for anything to be known."""
         return np.isfinite(self._visits.log_density)
 
     def sample(self, n_draws: int = 1, random_state: Any = None) -> Floats:
@@ -177,7 +177,7 @@ class Posterior:
         factors, centers = self._conditional
         known = np.flatnonzero(self._is_known)
         sizes = np.diff(visits.start)
-        kept = self._is_known[self._rows]
+        kept = self._is_known[self._samples]
         mixtures = Mixtures(
             np.concatenate([[0], np.cumsum(sizes[known])]),
             visits.regions[kept],
@@ -347,8 +347,8 @@ class Posterior:
         visits, visitor = self._visits, self._visitor
         if isinstance(visitor, Explorer):
             return SampledComparison(visitor.network, visitor.noise, self._table, visits)
-        # The heaviest visit of each row is its reference.
-        order = np.lexsort((-visits.responsibilities, self._rows))
+        # The heaviest visit of each sample is its reference.
+        order = np.lexsort((-visits.responsibilities, self._samples))
         factors, centers = self._conditional
         return Comparison(visitor, self._table, visits, order, factors, centers)
 

@@ -1,4 +1,4 @@
-"""Independent draws from mixtures of truncated Gaussians, one mixture per row.
+"""Independent draws from mixtures of truncated Gaussians, one mixture per sample.
 
 The part of each draw is chosen first; then all draws of a part are made at once.
 """
@@ -12,21 +12,21 @@ import numpy as np
 
 from skdgn._geometry import Cells, Facets, integrate_gaussian
 from skdgn._posterior.draws import MOST_REJECTIONS, Cell, choose, draw_in_boxes, draw_plainly
-from skdgn._runtime import MOST_ROWS, Floats, Integers, Reporter, kernel, row_batches
+from skdgn._runtime import MOST_SAMPLES, Floats, Integers, Reporter, kernel, sample_batches
 
 # Deviations smaller than this are rounding errors; they only decide how boxes are cut.
 _SMALLEST_DEVIATION = 1e-12
 
 
 class Mixtures(NamedTuple):
-    """Mixtures of truncated Gaussians, one per row; row n has parts ``start[n]:start[n + 1]``.
+    """Mixtures of truncated Gaussians; sample n has parts ``start[n]:start[n + 1]``.
 
     Part v is N(factor @ center, factor @ factor') truncated to its region.
     """
 
     start: Integers  # (n + 1,)
     regions: Integers  # (v,)
-    weights: Floats  # (v,) of sum 1 in each row
+    weights: Floats  # (v,) of sum 1 in each sample
     factors: Floats  # (v, S, S)
     centers: Floats  # (v, S)
     means: Floats  # (v, S) of the truncated Gaussians
@@ -96,16 +96,18 @@ def draw_mixtures(
 ) -> Floats:
     """Draw independent points from every mixture: (n_draws, n, S)."""
     frames = principal_frames(mixtures)
-    n_rows, n_dimensions = len(mixtures.start) - 1, mixtures.means.shape[1]
+    n_samples, n_dimensions = len(mixtures.start) - 1, mixtures.means.shape[1]
     facets = facets._replace(normals=np.ascontiguousarray(facets.normals))
-    choices = _choose_parts(mixtures.start, mixtures.weights, generator.random((n_rows, n_draws)))
+    choices = _choose_parts(
+        mixtures.start, mixtures.weights, generator.random((n_samples, n_draws))
+    )
     order = np.argsort(choices, kind="stable")
     parts, begins = np.unique(choices[order], return_index=True)
     begins = np.append(begins, len(choices))
     points = np.empty((len(choices), n_dimensions))
     regions = mixtures.regions[parts]
     with (reporter or Reporter()).count(len(choices), "draws") as advance:
-        for batch in row_batches(len(parts), MOST_ROWS):
+        for batch in sample_batches(len(parts), MOST_SAMPLES):
             bounds = begins[batch.start : batch.stop + 1]
             n_done = _draw_plainly(
                 facets, frames, parts[batch], regions[batch], bounds, generator, points
@@ -120,23 +122,23 @@ def draw_mixtures(
                         f"{MOST_REJECTIONS} trials. Try another random_state, or more noise."
                     )
             advance(int(bounds[-1]))
-    draws = np.empty((n_rows * n_draws, n_dimensions))
+    draws = np.empty((n_samples * n_draws, n_dimensions))
     own = choices[order]
     for s in range(n_dimensions):
         coordinate = frames.origins[own, s]
         for t in range(n_dimensions):
             coordinate += frames.transforms[own, s, t] * points[:, t]
         draws[order, s] = coordinate
-    return np.swapaxes(draws.reshape(n_rows, n_draws, n_dimensions), 0, 1)
+    return np.swapaxes(draws.reshape(n_samples, n_draws, n_dimensions), 0, 1)
 
 
 @kernel
 def _choose_parts(start: Integers, weights: Floats, uniform: Floats) -> Integers:
     """Choose the part of every draw: (n * m,), given numbers (n, m) between 0 and 1."""
-    n_rows, n_draws = uniform.shape
+    n_samples, n_draws = uniform.shape
     cumulative = weights.copy()
-    choices = np.empty(n_rows * n_draws, dtype=np.intp)
-    for n in range(n_rows):
+    choices = np.empty(n_samples * n_draws, dtype=np.intp)
+    for n in range(n_samples):
         for v in range(start[n] + 1, start[n + 1]):
             cumulative[v] += cumulative[v - 1]
         own = cumulative[start[n] : start[n + 1]]

@@ -93,11 +93,11 @@ class UnlistedModel(NetworkModel):
         """Raise an error: nobody can go through all regions."""
         raise RegionsNotListedError(self.network)
 
-    def responsibilities(self, rows: NDArray[Any], workers: Workers) -> NoReturn:
+    def responsibilities(self, samples: NDArray[Any], workers: Workers) -> NoReturn:
         """Raise an error: regions have no numbers."""
         raise RegionsNotListedError(self.network)
 
-    def most_responsible(self, rows: NDArray[Any], workers: Workers) -> NoReturn:
+    def most_responsible(self, samples: NDArray[Any], workers: Workers) -> NoReturn:
         """Raise an error: regions have no numbers."""
         raise RegionsNotListedError(self.network)
 
@@ -124,20 +124,20 @@ class UnlistedModel(NetworkModel):
         return np.full(len(latent), -1, dtype=np.intp)
 
     @property
-    def row_bytes(self) -> float:
+    def sample_bytes(self) -> float:
         """Memory that a sample takes, roughly: some hundred maps."""
         n_outputs = max(layer.n_outputs for layer in self.network.layers)
         return 8.0 * 256 * (self.network.n_components + 2) * n_outputs
 
-    def visitor_for(self, rows: Floats, gaussians: Gaussians | None = None) -> Visitor:
+    def visitor_for(self, samples: Floats, gaussians: Gaussians | None = None) -> Visitor:
         """Return who visits the regions that matter for samples (n, D), and for Gaussians."""
         # Of samples so far out that nothing is known, a visitor of any region says so.
         boxes = LatentBoxes(np.zeros((1, self.network.n_components)), np.full(1, _ANY_HALF))
-        known = self._are_known(rows)
+        known = self._are_known(samples)
         if known.any():
             if gaussians is not None:
                 gaussians = gaussians[0][known], gaussians[1][known]
-            explorer = BoxExplorer(self.network, self.noise, rows[known])
+            explorer = BoxExplorer(self.network, self.noise, samples[known])
             boxes = explorer.explore(gaussians=gaussians).boxes
         return Visitor.prepare(self._cut(boxes), self.noise)
 
@@ -149,9 +149,9 @@ class UnlistedModel(NetworkModel):
         # So few regions that their maps are composed once, not by everyone who reads them.
         return replace(partition, maps=ComposedMaps.of(partition.maps.composed))
 
-    def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
+    def log_density(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Log p(x) of every sample (n, D), from the regions that matter."""
-        log_density, log_rest = self._integrate(rows, workers).T
+        log_density, log_rest = self._integrate(samples, workers).T
         if np.any(log_rest > log_density + _LOG_LARGEST_REST):
             warnings.warn(
                 "Some log densities may be too small: latent space was not explored to the end. "
@@ -160,44 +160,44 @@ class UnlistedModel(NetworkModel):
             )
         return log_density
 
-    def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
+    def log_density_bounds(self, samples: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
         """Bound log p(x) of every sample (n, D) from below and above: (n,) each."""
-        log_density, log_rest = self._integrate(rows, workers).T
+        log_density, log_rest = self._integrate(samples, workers).T
         finite = np.where(np.isfinite(log_density), log_density, 0.0)
         rounding = _ROUNDING * (1.0 + np.abs(finite))
         return log_density - rounding, np.logaddexp(log_density, log_rest) + rounding
 
-    def _integrate(self, rows: NDArray[Any], workers: Workers) -> Floats:
+    def _integrate(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Log density from the regions that matter, and the most there is elsewhere: (n, 2)."""
-        row_bytes = max(self.row_bytes, workers.memory / _SAMPLES_AT_A_TIME)
-        result = np.empty((len(rows), 2))
+        sample_bytes = max(self.sample_bytes, workers.memory / _SAMPLES_AT_A_TIME)
+        result = np.empty((len(samples), 2))
         return workers.fill(
-            result, lambda batch: self._integrate_batch(read(batch)), row_bytes, rows
+            result, lambda batch: self._integrate_batch(read(batch)), sample_bytes, samples
         )
 
-    def _are_known(self, rows: Floats) -> NDArray[np.bool_]:
+    def _are_known(self, samples: Floats) -> NDArray[np.bool_]:
         """Tell which samples (n, D) are not so far out that squares overflow."""
         with np.errstate(over="ignore"):
-            return np.nansum(rows**2 / self.noise.variances, axis=1) < _LARGEST_SQUARE
+            return np.nansum(samples**2 / self.noise.variances, axis=1) < _LARGEST_SQUARE
 
-    def _integrate_batch(self, rows: Floats) -> Floats:
+    def _integrate_batch(self, samples: Floats) -> Floats:
         # Without any feature there is nothing to integrate: all of the prior.
-        result = np.full((len(rows), 2), [0.0, -np.inf])
-        result[~self._are_known(rows), 0] = -np.inf
-        asked = np.flatnonzero(self._are_known(rows) & ~np.isnan(rows).all(axis=1))
+        result = np.full((len(samples), 2), [0.0, -np.inf])
+        result[~self._are_known(samples), 0] = -np.inf
+        asked = np.flatnonzero(self._are_known(samples) & ~np.isnan(samples).all(axis=1))
         if asked.size > 0:
-            result[asked] = self._explore_and_integrate(rows[asked])
+            result[asked] = self._explore_and_integrate(samples[asked])
         return result
 
-    def _explore_and_integrate(self, rows: Floats) -> Floats:
-        found = BoxExplorer(self.network, self.noise, rows).explore()
-        log_density = np.full(len(rows), -np.inf)
+    def _explore_and_integrate(self, samples: Floats) -> Floats:
+        found = BoxExplorer(self.network, self.noise, samples).explore()
+        log_density = np.full(len(samples), -np.inf)
         # A few boxes at a time: all regions that matter for all samples may take gigabytes.
         for begin in range(0, len(found.boxes.halves), _BOXES_AT_A_TIME):
             part = np.arange(begin, min(begin + _BOXES_AT_A_TIME, len(found.boxes.halves)))
             used = np.flatnonzero(found.matters[:, part].any(axis=1))
             partition = self._cut(found.boxes.take(part))
             visitor = Visitor.prepare(partition, self.noise, len(used) > _FEW_SAMPLES)
-            own = visitor.visit(rows[used]).log_density
+            own = visitor.visit(samples[used]).log_density
             log_density[used] = np.logaddexp(log_density[used], own)
         return np.stack([log_density, found.log_rest], axis=1)

@@ -15,7 +15,15 @@ from skdgn._posterior.features import (
     LineRegions,
     mix,
 )
-from skdgn._runtime import MOST_ROWS, Bools, Floats, Integers, RandomSource, Workers, row_batches
+from skdgn._runtime import (
+    MOST_SAMPLES,
+    Bools,
+    Floats,
+    Integers,
+    RandomSource,
+    Workers,
+    sample_batches,
+)
 
 
 class Density(Protocol):
@@ -32,16 +40,16 @@ class Density(Protocol):
         """Average copies of itself with variances of all noise multiplied by scales (s,)."""
         ...
 
-    def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
+    def log_density(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Log density of every sample (n, D)."""
         ...
 
-    def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
+    def log_density_bounds(self, samples: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
         """Bounds of the log density of every sample (n, D) from below and above: (n,) each."""
         ...
 
     def conditional_log_density(
-        self, rows: NDArray[Any], features: Bools, workers: Workers
+        self, samples: NDArray[Any], features: Bools, workers: Workers
     ) -> Floats:
         """Log density of some features of every sample (n, D), given the others."""
         ...
@@ -51,7 +59,7 @@ class Density(Protocol):
         """Memory that `feature_distributions` takes for a sample."""
         ...
 
-    def feature_distributions(self, rows: Floats, features: Integers) -> FeatureDistributions:
+    def feature_distributions(self, samples: Floats, features: Integers) -> FeatureDistributions:
         """Distributions of features given samples (n, D), in which these are missing."""
         ...
 
@@ -66,12 +74,12 @@ class Density(Protocol):
         """Log probabilities of boxes between bounds (n, D), and standard errors: (n,) each."""
         ...
 
-    def impute(self, rows: Floats, workers: Workers) -> tuple[Floats, Floats]:
+    def impute(self, samples: Floats, workers: Workers) -> tuple[Floats, Floats]:
         """Replace missing values of samples (n, D) by conditional means; tell their errors."""
         ...
 
     def draw_missing(
-        self, rows: Floats, n_draws: int, generator: RandomSource, workers: Workers
+        self, samples: Floats, n_draws: int, generator: RandomSource, workers: Workers
     ) -> Floats:
         """Replace missing values of samples (n, D) by independent draws: (n_draws, n, D)."""
         ...
@@ -100,50 +108,50 @@ class WeightedSum:
         """Average copies of itself with variances of all noise multiplied by scales (s,)."""
         return WeightedSum(weights, [self.widen(scale) for scale in scales.tolist()])
 
-    def member_log_densities(self, rows: NDArray[Any], workers: Workers) -> Floats:
+    def member_log_densities(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Compute log w_k + log p_k(x) for every sample (n, D) and member: (n, K)."""
-        terms = np.full((len(rows), len(self.members)), -np.inf)
+        terms = np.full((len(samples), len(self.members)), -np.inf)
         for k, member in enumerate(self.members):
             if self.weights[k] > 0.0:  # those without weight cost nothing
-                terms[:, k] = np.log(self.weights[k]) + member.log_density(rows, workers)
+                terms[:, k] = np.log(self.weights[k]) + member.log_density(samples, workers)
         return terms
 
-    def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
+    def log_density(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Log density of every sample (n, D)."""
-        result = np.empty(len(rows))
-        for batch in self._batches(rows, workers):
-            terms = self.member_log_densities(rows[batch], workers)
+        result = np.empty(len(samples))
+        for batch in self._batches(samples, workers):
+            terms = self.member_log_densities(samples[batch], workers)
             result[batch] = np.logaddexp.reduce(terms, axis=1)
         return result
 
-    def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
+    def log_density_bounds(self, samples: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
         """Bounds of the log density of every sample (n, D): the sums of the members' bounds."""
-        lower, upper = np.full((2, len(rows)), -np.inf)
+        lower, upper = np.full((2, len(samples)), -np.inf)
         for weight, member in zip(self.weights, self.members, strict=True):
             if weight > 0.0:
-                below, above = member.log_density_bounds(rows, workers)
+                below, above = member.log_density_bounds(samples, workers)
                 lower = np.logaddexp(lower, np.log(weight) + below)
                 upper = np.logaddexp(upper, np.log(weight) + above)
         return lower, upper
 
-    def responsibilities(self, rows: NDArray[Any], workers: Workers) -> Floats:
+    def responsibilities(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Posterior probability of each member, given every sample (n, D): (n, K).
 
         NaN where the log density is -inf: nothing is known of such a sample.
         """
-        result = np.empty((len(rows), len(self.members)))
-        for batch in self._batches(rows, workers):
-            result[batch] = normalize_logs(self.member_log_densities(rows[batch], workers))
+        result = np.empty((len(samples), len(self.members)))
+        for batch in self._batches(samples, workers):
+            result[batch] = normalize_logs(self.member_log_densities(samples[batch], workers))
         return result
 
     def conditional_log_density(
-        self, rows: NDArray[Any], features: Bools, workers: Workers
+        self, samples: NDArray[Any], features: Bools, workers: Workers
     ) -> Floats:
         """Log density of some features of every sample (n, D), given the others."""
-        result = np.empty(len(rows))
-        for batch in self._batches(rows, workers):
-            condition = np.where(features, np.nan, rows[batch])
-            joint = self.log_density(rows[batch], workers)
+        result = np.empty(len(samples))
+        for batch in self._batches(samples, workers):
+            condition = np.where(features, np.nan, samples[batch])
+            joint = self.log_density(samples[batch], workers)
             # Where both are -inf, nothing is known.
             with np.errstate(invalid="ignore"):
                 result[batch] = joint - self.log_density(condition, workers)
@@ -154,9 +162,9 @@ class WeightedSum:
         """Memory that `feature_distributions` takes for a sample: members' are kept together."""
         return sum(member.distribution_bytes for member in self.members)
 
-    def feature_distributions(self, rows: Floats, features: Integers) -> FeatureDistributions:
+    def feature_distributions(self, samples: Floats, features: Integers) -> FeatureDistributions:
         """Distributions of features given samples (n, D), in which these are missing."""
-        parts = [member.feature_distributions(rows, features) for member in self.members]
+        parts = [member.feature_distributions(samples, features) for member in self.members]
         return mix(parts, self.weights)
 
     @property
@@ -179,29 +187,29 @@ class WeightedSum:
         # Weights add up to one but for rounding.
         return np.minimum(np.logaddexp.reduce(logs, axis=1), 0.0), error
 
-    def impute(self, rows: Floats, workers: Workers) -> tuple[Floats, Floats]:
+    def impute(self, samples: Floats, workers: Workers) -> tuple[Floats, Floats]:
         """Replace missing values of samples (n, D) by conditional means; tell their errors."""
-        shares = self.responsibilities(rows, workers)
-        means, squares = np.zeros(rows.shape), np.zeros(rows.shape)
+        shares = self.responsibilities(samples, workers)
+        means, squares = np.zeros(samples.shape), np.zeros(samples.shape)
         for k, member in enumerate(self.members):
             # NaN, where nothing is known, goes on to the result.
             used = np.flatnonzero(~(shares[:, k] < NEGLIGIBLE_SHARE))
             if used.size > 0:
-                filled, errors = member.impute(rows[used], workers)
+                filled, errors = member.impute(samples[used], workers)
                 means[used] += shares[used, k, None] * filled
                 squares[used] += (shares[used, k, None] * errors) ** 2
-        return np.where(np.isnan(rows), means, rows), np.sqrt(squares)
+        return np.where(np.isnan(samples), means, samples), np.sqrt(squares)
 
     def draw_missing(
-        self, rows: Floats, n_draws: int, generator: RandomSource, workers: Workers
+        self, samples: Floats, n_draws: int, generator: RandomSource, workers: Workers
     ) -> Floats:
         """Replace missing values of samples (n, D) by independent draws: (n_draws, n, D).
 
         A member is drawn by its responsibility, given what was observed; then what is missing,
         from that member.
         """
-        tables = np.empty((n_draws, *rows.shape))
-        shares = self.responsibilities(rows, workers)
+        tables = np.empty((n_draws, *samples.shape))
+        shares = self.responsibilities(samples, workers)
         chosen = np.stack([draw_labels(shares, generator) for _ in range(n_draws)])
         for k, member in enumerate(self.members):
             is_chosen = chosen == k  # (n_draws, n)
@@ -209,7 +217,7 @@ class WeightedSum:
             if most == 0:
                 continue
             used = np.flatnonzero(is_chosen.any(axis=0))
-            filled = member.draw_missing(rows[used], most, generator, workers)
+            filled = member.draw_missing(samples[used], most, generator, workers)
             # The first draw that wants this member takes the first of its tables, and so on.
             turns = np.cumsum(is_chosen[:, used], axis=0) - 1
             draws, places = np.nonzero(is_chosen[:, used])
@@ -228,14 +236,14 @@ class WeightedSum:
                 if count > 0
             ]
         )
-        rows = np.empty_like(drawn)
-        rows[np.argsort(labels, kind="stable")] = drawn
-        return rows, labels
+        samples = np.empty_like(drawn)
+        samples[np.argsort(labels, kind="stable")] = drawn
+        return samples, labels
 
-    def _batches(self, rows: NDArray[Any], workers: Workers) -> Iterator[slice]:
+    def _batches(self, samples: NDArray[Any], workers: Workers) -> Iterator[slice]:
         """Cut tables that do not fit; small batches would leave nothing to share among workers."""
-        row_bytes = 8.0 * (2 * rows.shape[1] + 4 * len(self.members))
-        return row_batches(len(rows), max(MOST_ROWS, int(workers.memory / row_bytes)))
+        sample_bytes = 8.0 * (2 * samples.shape[1] + 4 * len(self.members))
+        return sample_batches(len(samples), max(MOST_SAMPLES, int(workers.memory / sample_bytes)))
 
 
 def normalize_logs(terms: Floats) -> Floats:

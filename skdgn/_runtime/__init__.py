@@ -27,25 +27,25 @@ from skdgn._runtime.seeds import RandomSource, draw_seed, make_generator, random
 from skdgn._runtime.tables import (
     PASS_BYTES,
     OrderedColumns,
-    Rows,
-    ScaledRows,
+    Samples,
+    ScaledSamples,
     Table,
+    draw_samples,
     fits_into,
     merge_duplicates,
     observed_weights,
     order_columns,
-    sample_rows,
     split_by_pattern,
     value_ranges,
 )
 from skdgn._runtime.types import Bools, Floats, Integers
 from skdgn._runtime.versions import VersionedMixin, __version__
-from skdgn._runtime.workers import MOST_ROWS, Workers, read, row_batches, way_of_returning
+from skdgn._runtime.workers import MOST_SAMPLES, Workers, read, sample_batches, way_of_returning
 
 __all__ = [
     "INV_SQRT_2PI",
     "LOG_SQRT_2PI",
-    "MOST_ROWS",
+    "MOST_SAMPLES",
     "PART_OPTIONS",
     "PASS_BYTES",
     "SQRT_HALF",
@@ -55,8 +55,8 @@ __all__ = [
     "OrderedColumns",
     "RandomSource",
     "Reporter",
-    "Rows",
-    "ScaledRows",
+    "Samples",
+    "ScaledSamples",
     "Table",
     "VersionedMixin",
     "Workers",
@@ -64,6 +64,7 @@ __all__ = [
     "check_finite",
     "check_integer",
     "check_nonnegative",
+    "draw_samples",
     "draw_seed",
     "erfcx",
     "finite_array",
@@ -82,8 +83,7 @@ __all__ = [
     "random_source",
     "read",
     "require",
-    "row_batches",
-    "sample_rows",
+    "sample_batches",
     "split_by_pattern",
     "sum_kernel",
     "value_ranges",

@@ -1,4 +1,4 @@
-"""Functions and rows that travel to other processes, maybe on other machines."""
+"""Functions and samples that travel to other processes, maybe on other machines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Parcel:
     """Arguments of a task.
 
     They travel with it: Dask would keep arrays on one worker, and lose them with it, whereas a task
-    that is lost is handed out again.  Of rows in a file only the place travels.
+    that is lost is handed out again.  Of samples in a file only the place travels.
     """
 
     __slots__ = ("_contents",)  # no weak references: that is how joblib tells what to leave alone
@@ -81,7 +81,7 @@ class _Packer(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, np.ndarray) and (place := _place_in_file(obj)) is not None:
-            return _open_rows, place
+            return _open_samples, place
         return NotImplemented
 
 
@@ -118,10 +118,10 @@ def _stamp(path: str | Path) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def _open_rows(
+def _open_samples(
     path: str, stamp: tuple[int, int], dtype: np.dtype[Any], offset: int, shape: tuple[int, ...]
 ) -> NDArray[Any]:
-    """Read rows from their file, as they are needed."""
+    """Read samples from their file, as they are needed."""
     if _stamp(path) != stamp:
         raise FileNotFoundError(
             f"A numpy.memmap must be in a file that every worker can read, got {path}, which a "

@@ -1,7 +1,7 @@
 """Work on tables batch by batch, in any joblib backend, within the memory allowed.
 
 Batches return what is kept of them, and a table is only ever read in pieces: how much memory a
-pass takes does not depend on the number of rows.
+pass takes does not depend on the number of samples.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from skdgn._runtime.transport import Parcel, PortableFunction
 
 Result = TypeVar("Result")
 
-# Rows of one batch at most: enough to keep a thread busy, few enough to share the work evenly.
-MOST_ROWS = 1024
+# Samples of one batch at most: enough to keep a thread busy, few enough to share the work evenly.
+MOST_SAMPLES = 1024
 # Tasks handed out to each worker before the first of their results is collected.
 TASKS_PER_WORKER = 16
 # Sums are made of so many tasks at most, whatever the number of workers: so it does not change
@@ -39,46 +39,49 @@ class Workers:
     memory: float = 2.0**30
     reporter: Reporter = field(default_factory=Reporter, compare=False)  # is told how far it is
 
-    def batch_size(self, row_bytes: float, most_rows: int = MOST_ROWS) -> int:
-        """Return how many rows each worker takes at a time, if one needs so many bytes."""
-        return int(min(max(1.0, self.memory / row_bytes), most_rows))
+    def batch_size(self, sample_bytes: float, most_samples: int = MOST_SAMPLES) -> int:
+        """Return how many samples each worker takes at a time, if one needs so many bytes."""
+        return int(min(max(1.0, self.memory / sample_bytes), most_samples))
 
     def map(
-        self, function: Callable[..., Result], row_bytes: float, *tables: Any
+        self, function: Callable[..., Result], sample_bytes: float, *tables: Any
     ) -> Iterator[tuple[slice, Result]]:
-        """Apply a function to batches of tables with as many rows; yield results in their order."""
-        yield from self._map(function, self.batch_size(row_bytes), tables)
+        """Apply a function to batches of tables of as many samples; yield results in order."""
+        yield from self._map(function, self.batch_size(sample_bytes), tables)
 
     def fill(
         self,
         result: NDArray[Any],
         function: Callable[..., NDArray[Any]],
-        row_bytes: float,
+        sample_bytes: float,
         *tables: Any,
     ) -> NDArray[Any]:
         """Apply a function to batches of tables; write what it returns into an array."""
         # Results wait until those handed out together have all been computed.
         waiting = TASKS_PER_WORKER * result.nbytes / max(1, len(result))
-        for batch, values in self.map(function, row_bytes + waiting, *tables):
+        for batch, values in self.map(function, sample_bytes + waiting, *tables):
             result[batch] = values
         return result
 
     def sum(
         self,
         function: Callable[..., Result],
-        row_bytes: float,
+        sample_bytes: float,
         *tables: Any,
-        most_rows: int = MOST_ROWS,
+        most_samples: int = MOST_SAMPLES,
     ) -> Result:
         """Apply a function to batches of tables and add the results up."""
-        size = self.batch_size(row_bytes, most_rows)
+        size = self.batch_size(sample_bytes, most_samples)
         n_batches = -(-len(tables[0]) // size)
         batches_per_task = -(-n_batches // _MOST_PARTIAL_SUMS)
 
         def sum_task(*parts: Any) -> Result:
             return reduce(
                 add,
-                (function(*(part[b] for part in parts)) for b in row_batches(len(parts[0]), size)),
+                (
+                    function(*(part[b] for part in parts))
+                    for b in sample_batches(len(parts[0]), size)
+                ),
             )
 
         total: Any = None
@@ -90,7 +93,7 @@ class Workers:
         self, function: Callable[..., Result], size: int, tables: tuple[Any, ...]
     ) -> Iterator[tuple[slice, Result]]:
         portable = PortableFunction(function)
-        batches = list(row_batches(len(tables[0]), size))
+        batches = list(sample_batches(len(tables[0]), size))
         with self.reporter.count(len(tables[0])) as advance:
             if len(batches) == 1:
                 # Nothing to share: not worth a journey.
@@ -118,10 +121,10 @@ def way_of_returning(prefer: str | None = None) -> str:
     return "generator" if backend.supports_return_generator else "list"
 
 
-def row_batches(n_rows: int, size: int) -> Iterator[slice]:
-    """Yield slices that cover all rows."""
-    for first in range(0, n_rows, size):
-        yield slice(first, min(first + size, n_rows))
+def sample_batches(n_samples: int, size: int) -> Iterator[slice]:
+    """Yield slices that cover all samples."""
+    for first in range(0, n_samples, size):
+        yield slice(first, min(first + size, n_samples))
 
 
 def read(batch: Any) -> NDArray[np.float64]:

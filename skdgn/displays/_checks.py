@@ -42,10 +42,10 @@ def check_drawable(estimator: Any) -> PiecewiseAffineDGN:
     return model
 
 
-def check_rows(X: ArrayLike, model: PiecewiseAffineDGN) -> Posterior:
-    """Return the posterior of rows; refuse those so far out that it is not known."""
-    rows = model._validate_rows(X)
-    posterior = model._fitted_model().posterior(rows, model._workers())
+def check_samples(X: ArrayLike, model: PiecewiseAffineDGN) -> Posterior:
+    """Return the posterior of samples; refuse those so far out that it is not known."""
+    samples = model._validate_samples(X)
+    posterior = model._fitted_model().posterior(samples, model._workers())
     unknown = np.flatnonzero(~np.isfinite(posterior.mean).all(axis=1))
     if unknown.size > 0:
         raise ValueError(

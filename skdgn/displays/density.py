@@ -26,7 +26,7 @@ PLOT_METHODS = ("pcolormesh", "contourf", "contour")
 
 # Colors of a log density end this far below its peak: what is rarer looks the same.
 _DEEPEST = 12.0
-# A window holds this many rows drawn from the model, and a margin of this share of their range.
+# A window holds this many samples drawn from the model, and a margin of this share of their range.
 _N_DRAWN = 1000
 _MARGIN = 0.1
 
@@ -177,10 +177,10 @@ class DensityDisplay:
         axes_values = [np.linspace(lowest, highest, resolution) for lowest, highest in limits]
         grid = np.meshgrid(*axes_values)
         # What is not drawn is missing: the density is then that of the rest.
-        rows = np.full((grid[0].size, model.n_features_in_), np.nan)
+        samples = np.full((grid[0].size, model.n_features_in_), np.nan)
         for d, values in zip(indices, grid, strict=True):
-            rows[:, d] = values.ravel()
-        log_density = model._fitted_model().log_density(rows, model._workers())
+            samples[:, d] = values.ravel()
+        log_density = model._fitted_model().log_density(samples, model._workers())
         display = cls(
             axes_values=axes_values,
             log_density=log_density.reshape(grid[0].shape),
@@ -336,8 +336,8 @@ def _check_method(plot_method: Any) -> None:
 
 
 def _check_data(X: ArrayLike, model: ExactDensity, indices: Sequence[int]) -> Floats:
-    """Return the features drawn of those rows that have them."""
-    data = np.asarray(model._validate_rows(X)[:, indices], dtype=np.float64)
+    """Return the features drawn of those samples that have them."""
+    data = np.asarray(model._validate_samples(X)[:, indices], dtype=np.float64)
     data = data[~np.isnan(data).any(axis=1)]
     if len(data) == 0:
         raise ValueError(

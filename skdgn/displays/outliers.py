@@ -165,11 +165,11 @@ class OutlierDisplay:
             low, high = np.nanmin([*ends, values[feature]]), np.nanmax([*ends, values[feature]])
             margin = _MARGIN * (high - low)
             grid = np.linspace(low - margin, high + margin, resolution)
-            rows = np.tile(values, (resolution, 1))
-            rows[:, feature] = grid
+            samples = np.tile(values, (resolution, 1))
+            samples[:, feature] = grid
             condition = values.copy()[None]
             condition[0, feature] = np.nan
-            log_joint = density.log_density(rows, workers)
+            log_joint = density.log_density(samples, workers)
             curves.append(np.exp(log_joint - density.log_density(condition, workers)))
             grids.append(grid)
         display = cls(

@@ -13,7 +13,7 @@ from skdgn._runtime import Floats, require
 from skdgn.displays._canvas import choose_axes, merge_style
 from skdgn.displays._checks import (
     check_drawable,
-    check_rows,
+    check_samples,
     check_window,
 )
 from skdgn.displays._outlines import cut_to_window
@@ -147,7 +147,7 @@ class LatentPartitionDisplay:
         if X is None:
             values, name = model.weights_, "prior mass"
         else:
-            responsibilities = check_rows(X, model).responsibilities
+            responsibilities = check_samples(X, model).responsibilities
             values = responsibilities.mean(axis=0)
             name = "responsibility" if len(responsibilities) == 1 else "mean responsibility"
         outlines = cut_to_window(model.partition_.cells, limits)

@@ -13,7 +13,7 @@ from skdgn.displays._canvas import choose_axes, merge_style
 from skdgn.displays._checks import (
     check_drawable,
     check_resolution,
-    check_rows,
+    check_samples,
     check_window,
 )
 from skdgn.displays._outlines import cut_to_window
@@ -165,7 +165,7 @@ class PosteriorDisplay:
         resolution = check_resolution(grid_resolution)
         n_components = model._n_features_out
         limits = None if window is None else check_window(window, n_components)
-        posterior = check_rows(X, model)
+        posterior = check_samples(X, model)
         if len(posterior) != 1:
             raise ValueError(
                 f"X must be one sample, of shape (1, n_features), got {len(posterior)}."

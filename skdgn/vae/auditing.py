@@ -240,18 +240,18 @@ def audit(
             f'encoder_scale must be "log_variance" or "variance", got {encoder_scale!r}.'
         )
     model = PiecewiseAffineDGN.from_torch(decoder, noise_covariance)
-    rows = check_array(X, dtype=np.float64, input_name="X")
-    if rows.shape[1] != model.n_features_in_:
+    samples = check_array(X, dtype=np.float64, input_name="X")
+    if samples.shape[1] != model.n_features_in_:
         raise ValueError(
             f"X must have {model.n_features_in_} columns, the decoder's outputs, "
-            f"got {rows.shape[1]}."
+            f"got {samples.shape[1]}."
         )
     assert isinstance(model.n_components, int)  # not open, of a network that is known
-    means, covariances = _encode(encoder, rows, decoder, model.n_components, encoder_scale)
-    amortization_gap, family_gap = model.variational_gap(rows, means, covariances)
+    means, covariances = _encode(encoder, samples, decoder, model.n_components, encoder_scale)
+    amortization_gap, family_gap = model.variational_gap(samples, means, covariances)
     return Audit(
-        log_likelihood=model.score_samples(rows),
-        elbo=model.elbo(rows, means, covariances),
+        log_likelihood=model.score_samples(samples),
+        elbo=model.elbo(samples, means, covariances),
         kl=amortization_gap + family_gap,
         amortization_gap=amortization_gap,
         family_gap=family_gap,
@@ -259,13 +259,13 @@ def audit(
 
 
 def _encode(
-    encoder: Any, rows: Floats, decoder: Any, n_components: int, scale: str
+    encoder: Any, samples: Floats, decoder: Any, n_components: int, scale: str
 ) -> tuple[Floats, Floats]:
     """Ask the encoder for its Gaussians: means (n, S) and covariances (n, S, S)."""
     torch = import_torch()
     is_module = isinstance(encoder, torch.nn.Module)
     weights = [*encoder.parameters()] if is_module else []
-    tensor = torch.from_numpy(rows).to(next(iter([*weights, *decoder.parameters()])).dtype)
+    tensor = torch.from_numpy(samples).to(next(iter([*weights, *decoder.parameters()])).dtype)
     was_training = is_module and encoder.training
     try:
         if was_training:
@@ -282,7 +282,7 @@ def _encode(
         )
     means = finite_array(to_array(result[0]), "encoder's means")
     spread = finite_array(to_array(result[1]), "encoder's second result")
-    shape = (len(rows), n_components)
+    shape = (len(samples), n_components)
     if means.shape != shape:
         raise ValueError(f"encoder must return means of shape {shape}, got {means.shape}.")
     if spread.shape == (*shape, n_components):

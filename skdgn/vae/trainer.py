@@ -69,9 +69,9 @@ class GaussianEncoder:
     def __init__(self, layers: Any) -> None:
         self.layers = layers
 
-    def __call__(self, rows: Any) -> tuple[Any, Any]:
+    def __call__(self, samples: Any) -> tuple[Any, Any]:
         """Return means and log variances, tensors of shape (n, n_components)."""
-        means, log_variances = self.layers(rows).chunk(2, dim=-1)
+        means, log_variances = self.layers(samples).chunk(2, dim=-1)
         return means, log_variances
 
 
@@ -242,7 +242,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         generator = torch.Generator().manual_seed(seed)
         decoder.requires_grad_(True)
         dtype = next(decoder.parameters()).dtype
-        rows = torch.from_numpy(table).to(dtype)
+        samples = torch.from_numpy(table).to(dtype)
         encoder = _make_encoder((n_features, *sizes, 2 * n_components), dtype, seed)
         log_variance = torch.tensor(np.log(noise.covariance), dtype=dtype, requires_grad=True)
         self.decoder_, self.encoder_ = decoder, encoder
@@ -254,8 +254,8 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
             started = time.perf_counter()
             decoder.train(is_training)
             total = torch.zeros((), dtype=dtype)
-            order = torch.randperm(len(rows), generator=generator)
-            for batch in rows[order].split(int(self.batch_size)):
+            order = torch.randperm(len(samples), generator=generator)
+            for batch in samples[order].split(int(self.batch_size)):
                 draws = torch.randn((len(batch), n_components), generator=generator, dtype=dtype)
                 elbo = _elbo(decoder, encoder, log_variance, batch, draws[None])
                 optimizer.zero_grad()
@@ -263,7 +263,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
                 optimizer.step()
                 total += elbo.detach().sum()
             decoder.eval()
-            mean = float(total) / len(rows)
+            mean = float(total) / len(samples)
             seconds += time.perf_counter() - started
             if not math.isfinite(mean):
                 raise FloatingPointError(
@@ -340,7 +340,7 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         """
         torch = import_torch()
         with torch.no_grad():
-            means, log_variances = (to_array(part) for part in self.encoder_(self._rows(X)))
+            means, log_variances = (to_array(part) for part in self.encoder_(self._samples(X)))
         return means, np.exp(log_variances)[:, :, None] * np.eye(means.shape[1])
 
     def monte_carlo_elbo(
@@ -379,20 +379,20 @@ class GaussianVAE(DocumentedMixin, VersionedMixin, BaseEstimator):
         ((100,), True)
         """
         check_integer(n_draws, "n_draws", smallest=2)
-        rows = self._rows(X)
+        samples = self._samples(X)
         torch = import_torch()
         seed = draw_seed(random_state)
         generator = torch.Generator().manual_seed(seed)
         n_components = read_decoder(self.decoder_).n_components
-        shape = (int(n_draws), len(rows), n_components)
+        shape = (int(n_draws), len(samples), n_components)
         with torch.no_grad():
-            draws = torch.randn(shape, generator=generator, dtype=rows.dtype)
-            log_variance = torch.tensor(np.log(self.noise_covariance_), dtype=rows.dtype)
-            elbo = to_array(_elbo(self.decoder_, self.encoder_, log_variance, rows, draws))
+            draws = torch.randn(shape, generator=generator, dtype=samples.dtype)
+            log_variance = torch.tensor(np.log(self.noise_covariance_), dtype=samples.dtype)
+            elbo = to_array(_elbo(self.decoder_, self.encoder_, log_variance, samples, draws))
         return elbo.mean(axis=0), elbo.std(axis=0, ddof=1) / math.sqrt(n_draws)
 
-    def _rows(self, X: ArrayLike) -> Any:
-        """Check rows and turn them into a tensor of the decoder's precision."""
+    def _samples(self, X: ArrayLike) -> Any:
+        """Check samples and turn them into a tensor of the decoder's precision."""
         check_is_fitted(self)
         table = validate_data(self, X, reset=False, dtype=np.float64)
         dtype = next(self.decoder_.parameters()).dtype
@@ -410,16 +410,18 @@ def _make_encoder(sizes: Sequence[int], dtype: Any, seed: int) -> GaussianEncode
     return GaussianEncoder(torch.nn.Sequential(*layers[:-1]))
 
 
-def _elbo(decoder: Any, encoder: GaussianEncoder, log_variance: Any, rows: Any, draws: Any) -> Any:
-    """Lower bounds (m, n) of rows (n, D), for m standard normal draws (m, n, S) of each.
+def _elbo(
+    decoder: Any, encoder: GaussianEncoder, log_variance: Any, samples: Any, draws: Any
+) -> Any:
+    """Lower bounds (m, n) of samples (n, D), for m standard normal draws (m, n, S) of each.
 
     The divergence of q from the prior is in closed form, the rest is the draws'.
     """
-    means, log_variances = encoder(rows)
+    means, log_variances = encoder(samples)
     latent = means + (0.5 * log_variances).exp() * draws
-    residuals = rows - decoder(latent.flatten(0, 1)).reshape(*draws.shape[:2], -1)
+    residuals = samples - decoder(latent.flatten(0, 1)).reshape(*draws.shape[:2], -1)
     squares = residuals**2 * (-log_variance).exp() + log_variance
-    log_likelihood = -0.5 * squares.sum(dim=-1) - rows.shape[1] * LOG_SQRT_2PI
+    log_likelihood = -0.5 * squares.sum(dim=-1) - samples.shape[1] * LOG_SQRT_2PI
     divergence = 0.5 * (means**2 + log_variances.exp() - 1.0 - log_variances).sum(dim=-1)
     return log_likelihood - divergence
 

@@ -403,7 +403,7 @@ def test_p_values_compare_what_was_observed() -> None:
     sample = np.array([[5.0, np.nan, 0.0, np.nan]])
     count = 0
     for part in detector._calibrations:
-        reduced = np.where(np.isnan(sample), np.nan, part.rows)
+        reduced = np.where(np.isnan(sample), np.nan, part.samples)
         count += np.sum(
             part.estimator.score_samples(reduced) <= part.estimator.score_samples(sample)
         )
@@ -454,8 +454,8 @@ def test_folds_may_be_given(rows: np.ndarray) -> None:
     splits = [(np.arange(0, 200), np.arange(200, 300)), (np.arange(100, 300), np.arange(0, 100))]
     weights = np.where(np.arange(300) < 10, 0.0, 1.0)
     detector = DGNOutlierDetector(LINEAR, cv=splits).fit(rows, sample_weight=weights)
-    np.testing.assert_array_equal(detector._calibrations[0].rows, rows[200:])
-    np.testing.assert_array_equal(detector._calibrations[1].rows, rows[10:100])
+    np.testing.assert_array_equal(detector._calibrations[0].samples, rows[200:])
+    np.testing.assert_array_equal(detector._calibrations[1].samples, rows[10:100])
     folded = DGNOutlierDetector(LINEAR, cv=KFold(3)).fit(rows)
     assert len(folded._calibrations) == 3
 

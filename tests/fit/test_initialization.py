@@ -13,7 +13,7 @@ from skdgn._fit.starts.coordinates import (
     METHODS,
 )
 from skdgn._fit.starts.initialization import (
-    MAX_ROWS,
+    MAX_SAMPLES,
     starting_methods,
     starting_network,
 )
@@ -130,11 +130,11 @@ def test_rows_are_left_alone() -> None:
 
 
 def test_many_rows_are_sampled() -> None:
-    rows = standardize(circle(0, MAX_ROWS + 500))
+    rows = standardize(circle(0, MAX_SAMPLES + 500))
     start = starting_network(
         rows, Architecture.alike(1, (8,), RELU), "pca", np.random.default_rng(0)
     )
-    assert len(np.unique(start.sample)) == MAX_ROWS
+    assert len(np.unique(start.sample)) == MAX_SAMPLES
     np.testing.assert_allclose(
         np.mean((rows[start.sample] - start.network.forward(start.coordinates)) ** 2, axis=0),
         start.residual_variances,

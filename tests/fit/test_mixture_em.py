@@ -99,16 +99,16 @@ def test_gains_of_the_networks_bound_the_gain_of_the_mixture(n_missing):
 def test_networks_that_are_passed_over_do_not_matter():
     X = make_clusters(300, spread=3.0)
     problem, state = start_of(X)
-    visited = NetworkVisits(state.models, log_of(state.weights), problem.network.rows)
+    visited = NetworkVisits(state.models, log_of(state.weights), problem.network.samples)
     every = np.stack(
         [
-            np.log(weight) + model.log_density(problem.network.rows, Workers())
+            np.log(weight) + model.log_density(problem.network.samples, Workers())
             for weight, model in zip(state.weights, state.models, strict=True)
         ],
         axis=1,
     )
     bounds = np.stack(
-        [log_density_bounds(model.visitor, problem.network.rows) for model in state.models]
+        [log_density_bounds(model.visitor, problem.network.samples) for model in state.models]
     )
     assert np.all(bounds.T + np.log(state.weights) >= every)
     assert np.isinf(visited.log_joint).any()

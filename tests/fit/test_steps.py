@@ -45,7 +45,7 @@ def test_damping_alone_does_not_end_a_fit():
 def test_going_farther_than_em_takes_fewer_steps(covariance_type, monkeypatch):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(200, 1)) * [1.0, 0.5, 0.2] + rng.normal(size=(200, 3))
-    own = replace(make_problem(covariance_type), rows=rows, row_weights=np.ones(200))
+    own = replace(make_problem(covariance_type), samples=rows, sample_weights=np.ones(200))
     problem = MixtureProblem.of_one(own)
     network = Network.dense([rng.normal(size=(3, 1))], [np.zeros(3)])  # factor analysis
     start = problem.begin(np.ones(1), [(network, make_noise(covariance_type))])

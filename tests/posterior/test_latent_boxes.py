@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
-from skdgn._noise import Noise, NoiseUnits, find_holes, make_holes
-from skdgn._posterior.listed.incomplete_conditionals import make_row, scale_row
+from skdgn._noise import Noise, NoiseUnits, make_observation, observe
+from skdgn._posterior.listed.incomplete_conditionals import make_sample, scale_sample
 from skdgn._posterior.listed.latent_boxes import Boxes, bound_box, bound_correlated, split_spread
 
 D, N_BOXES = 5, 30
@@ -26,18 +26,18 @@ def test_bounds_never_exceed_the_distance_and_the_second_is_near_it(seed: int) -
     boxes = Boxes(lower, upper, np.full(N_BOXES, np.inf), units.spread, *split_spread(units))
     sample = rng.normal(size=D) * noise.deviations
     sample[seed] = np.nan
-    holes, row = make_holes(units), make_row(1, D)
-    n_observed = find_holes(sample, units, holes)
-    scale_row(sample, units, holes, row)
+    observation, row = make_observation(units), make_sample(1, D)
+    n_observed = observe(sample, units, observation)
+    scale_sample(sample, units, observation, row)
 
-    o = holes.order[:n_observed]
+    o = observation.order[:n_observed]
     whitening = np.linalg.inv(np.linalg.cholesky(units.correlations[np.ix_(o, o)]))
     firsts, seconds, distances = [], [], []
     for box in range(N_BOXES):
         ends = (lower[box, o] - row.scaled[:n_observed], upper[box, o] - row.scaled[:n_observed])
         distances.append(2.0 * lsq_linear(whitening, np.zeros(n_observed), ends, tol=1e-14).cost)
-        firsts.append(bound_box(boxes, box, holes, row.scaled))
-        seconds.append(bound_correlated(boxes, box, holes, row))
+        firsts.append(bound_box(boxes, box, observation, row.scaled))
+        seconds.append(bound_correlated(boxes, box, observation, row))
     assert np.all(np.array(firsts) <= distances)
     assert np.all(np.array(seconds) <= np.array(distances) * (1.0 + 1e-12))
     # Division by the largest variance loses most of the distance.

@@ -8,7 +8,7 @@ from scipy.special import logsumexp, softmax
 
 from skdgn import DGNEnsemble, PiecewiseAffineDGN
 from skdgn._posterior.weighted_sums import WeightedSum, draw_labels
-from skdgn._runtime.workers import MOST_ROWS, Workers
+from skdgn._runtime.workers import MOST_SAMPLES, Workers
 from tests.networks import random_network
 
 WORKERS = Workers()
@@ -252,7 +252,7 @@ def test_labels_never_are_impossible():
 
 def test_results_do_not_depend_on_the_memory_or_the_workers(members, rows):
     total = make_sum(members)
-    many = np.tile(rows, (-(-3 * MOST_ROWS // len(rows)), 1))
+    many = np.tile(rows, (-(-3 * MOST_SAMPLES // len(rows)), 1))
     frugal = Workers(2, 1e5)  # less than a column of the table
     features = np.array([True, False, False])
     for compute in (

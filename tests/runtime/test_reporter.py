@@ -19,7 +19,7 @@ import skdgn._runtime.reporter
 from skdgn import PiecewiseAffineDGN
 from skdgn._fit.em.loop import Problem, State
 from skdgn._runtime.reporter import Reporter
-from skdgn._runtime.workers import MOST_ROWS, Workers
+from skdgn._runtime.workers import MOST_SAMPLES, Workers
 from skdgn.datasets import make_noisy_circle
 
 
@@ -34,7 +34,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def circle() -> np.ndarray:
-    rows = make_noisy_circle(2 * MOST_ROWS + 1, random_state=0)
+    rows = make_noisy_circle(2 * MOST_SAMPLES + 1, random_state=0)
     rows[:, 0] = np.nan  # `impute` has nothing to do for samples that are complete
     return rows
 

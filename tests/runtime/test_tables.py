@@ -8,7 +8,7 @@ from sklearn import config_context
 
 from skdgn import PiecewiseAffineDGN
 from skdgn._fit.scaling import Scaling
-from skdgn._runtime.tables import OrderedColumns, order_columns, sample_rows
+from skdgn._runtime.tables import OrderedColumns, draw_samples, order_columns
 from skdgn._runtime.workers import Workers
 
 
@@ -112,8 +112,8 @@ def test_a_sample_depends_on_the_values_only():
     weights[:100] = 0.0
     order = rng.permutation(len(rows))
     scaling = Scaling.of(rows, weights, "diag")
-    found, found_weights = sample_rows(scaling.apply(rows), weights, 500, np.random.default_rng(1))
-    again, again_weights = sample_rows(
+    found, found_weights = draw_samples(scaling.apply(rows), weights, 500, np.random.default_rng(1))
+    again, again_weights = draw_samples(
         scaling.apply(rows[order]), weights[order], 500, np.random.default_rng(1)
     )
     np.testing.assert_array_equal(again, found)
@@ -121,9 +121,9 @@ def test_a_sample_depends_on_the_values_only():
     assert len(np.unique(found, axis=0)) == 500
     # Those that are repeated have the weight of all copies, about 100; it is random who is chosen.
     assert np.count_nonzero(found_weights > 50.0) < 10
-    others, _ = sample_rows(scaling.apply(rows), weights, 500, np.random.default_rng(2))
+    others, _ = draw_samples(scaling.apply(rows), weights, 500, np.random.default_rng(2))
     assert len(np.unique(np.concatenate([found, others]), axis=0)) > 800
-    everything, all_weights = sample_rows(scaling.apply(rows), weights, 5000, rng)
+    everything, all_weights = draw_samples(scaling.apply(rows), weights, 5000, rng)
     distinct = np.unique(np.nan_to_num(rows[weights > 0], nan=99.0), axis=0)
     assert len(everything) == len(distinct)
     assert all_weights.sum() == pytest.approx(weights.sum())

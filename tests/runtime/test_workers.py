@@ -15,7 +15,7 @@ from skdgn import PiecewiseAffineDGN
 from skdgn._fit.scaling import Scaling
 from skdgn._fit.statistics import expect
 from skdgn._runtime.tables import fits_into
-from skdgn._runtime.workers import MOST_ROWS, Workers
+from skdgn._runtime.workers import MOST_SAMPLES, Workers
 from tests.networks import random_network
 
 MEBIBYTE = 2.0**20
@@ -38,7 +38,7 @@ def with_missing(rows: np.ndarray) -> np.ndarray:
 
 
 def test_batches_shrink_with_the_memory_allowed():
-    assert Workers().batch_size(1.0) == MOST_ROWS
+    assert Workers().batch_size(1.0) == MOST_SAMPLES
     assert Workers(memory=1000.0).batch_size(10.0) == 100
     assert Workers(memory=1.0).batch_size(10.0) == 1
 
@@ -77,7 +77,7 @@ def test_answers_do_not_depend_on_memory_or_workers(model, backend):
 
     expected = answer()
     with joblib.parallel_config(backend, n_jobs=2), config_context(working_memory=0.1):
-        assert model._workers().batch_size(model._model.visitor.row_bytes) < 100
+        assert model._workers().batch_size(model._model.visitor.sample_bytes) < 100
         found = answer()
     for here, there in zip(expected, found, strict=True):
         np.testing.assert_allclose(there, here, rtol=1e-12, atol=1e-14)

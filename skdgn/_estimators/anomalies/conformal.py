@@ -24,40 +24,40 @@ class Calibration:
 
     estimator: Any
     table: Any  # (n, D), a frame if the estimator was fitted to one
-    rows: Floats  # the same as an array
+    samples: Floats  # the same as an array
     weights: Floats  # (n,)
 
     def have(self, features: Integers) -> Bools:
         """Tell of which samples all of some features were observed: (n,)."""
-        return np.asarray(~np.isnan(self.rows[:, features]).any(axis=1))
+        return np.asarray(~np.isnan(self.samples[:, features]).any(axis=1))
 
     def complete(self) -> Calibration:
         """Fill in what samples lack by draws, given the rest; always the same ones."""
-        (rows,), _ = self.estimator._complete(self.rows, 1, 0)
-        return Calibration(self.estimator, rows, rows, self.weights)
+        (samples,), _ = self.estimator._complete(self.samples, 1, 0)
+        return Calibration(self.estimator, samples, samples, self.weights)
 
-    def count(self, table: Any, rows: Floats) -> tuple[Floats, float]:
+    def count(self, table: Any, samples: Floats) -> tuple[Floats, float]:
         """Weight of the samples that are at most as likely as each of some others, (n,); of all.
 
         The others are of the same pattern, by whose features alone samples are compared.
         """
-        observed = ~np.isnan(rows[0])
+        observed = ~np.isnan(samples[0])
         chosen = np.flatnonzero(self.have(np.flatnonzero(observed)))
         if chosen.size == 0:
-            return np.zeros(len(rows)), 0.0
-        reduced = np.where(observed, self.rows[chosen], np.nan)
+            return np.zeros(len(samples)), 0.0
+        reduced = np.where(observed, self.samples[chosen], np.nan)
         compared = log_densities(self.estimator, take_samples(self.table, chosen), reduced)
         order = np.argsort(compared)
         weights = np.concatenate([[0.0], np.cumsum(self.weights[chosen][order])])
-        scores = log_densities(self.estimator, table, rows)
+        scores = log_densities(self.estimator, table, samples)
         return weights[np.searchsorted(compared[order], scores, side="right")], float(weights[-1])
 
 
-def conformal_p_values(calibrations: Sequence[Calibration], table: Any, rows: Floats) -> Floats:
-    """Compute the share of samples that are at most as likely as each of rows (n, D)."""
-    p_values = np.ones(len(rows))
+def conformal_p_values(calibrations: Sequence[Calibration], table: Any, samples: Floats) -> Floats:
+    """Compute the share of samples that are at most as likely as each of samples (n, D)."""
+    p_values = np.ones(len(samples))
     completed: Sequence[Calibration] = ()
-    for own, features in split_by_pattern(rows):
+    for own, features in split_by_pattern(samples):
         if features.size == 0:
             continue  # nothing is unusual about nothing
         compared = calibrations
@@ -66,34 +66,34 @@ def conformal_p_values(calibrations: Sequence[Calibration], table: Any, rows: Fl
         ) and all(isinstance(part.estimator, ExactDensity) for part in calibrations):
             completed = completed or [part.complete() for part in calibrations]
             compared = completed
-        p_values[own] = _rank(compared, take_samples(table, own), rows[own])
+        p_values[own] = _rank(compared, take_samples(table, own), samples[own])
     return p_values
 
 
-def _rank(calibrations: Sequence[Calibration], table: Any, rows: Floats) -> Floats:
+def _rank(calibrations: Sequence[Calibration], table: Any, samples: Floats) -> Floats:
     """Rank samples of one pattern among those of all calibrations, and themselves."""
-    counts = [part.count(table, rows) for part in calibrations]
+    counts = [part.count(table, samples) for part in calibrations]
     below = np.sum([count for count, _ in counts], axis=0)
     return np.asarray((1.0 + below) / (1.0 + sum(total for _, total in counts)))
 
 
-def log_densities(estimator: Any, table: Any, rows: NDArray[Any]) -> Floats:
-    """Log densities of rows (n, D), that are a table like the one an estimator was fitted to."""
+def log_densities(estimator: Any, table: Any, samples: NDArray[Any]) -> Floats:
+    """Log densities of samples (n, D), that are a table like the one an estimator was fitted to."""
     if isinstance(estimator, ExactDensity):
-        return estimator._fitted_model().log_density(rows, estimator._workers())
-    hidden = np.asarray(np.isnan(rows).any(axis=0))
-    table = write_frame(table, rows, hidden) if is_frame(table) else rows
+        return estimator._fitted_model().log_density(samples, estimator._workers())
+    hidden = np.asarray(np.isnan(samples).any(axis=0))
+    table = write_frame(table, samples, hidden) if is_frame(table) else samples
     return np.asarray(estimator.score_samples(table), dtype=np.float64)
 
 
-def own_p_values(density: ExactDensity, rows: Floats, n_draws: int, random_state: Any) -> Floats:
-    """Estimate P(log p(X') <= log p(x)) of each of rows (n, D), X' drawn from the density itself.
+def own_p_values(density: ExactDensity, samples: Floats, n_draws: int, random_state: Any) -> Floats:
+    """Estimate P(log p(X') <= log p(x)) for samples x (n, D), X' drawn from the density itself.
 
     X' has the missing values of x.
     """
     drawn, _ = density._fitted_model().draw(n_draws, density._random_source(random_state))
     itself = Calibration(density, drawn, drawn, np.ones(n_draws))
-    return conformal_p_values([itself], rows, rows)
+    return conformal_p_values([itself], samples, samples)
 
 
 def reject(p_values: Floats, rate: float) -> Bools:

@@ -31,7 +31,7 @@ from skdgn._estimators.fits import (
     unchanged_by_failure,
 )
 from skdgn._estimators.folds import FEWEST_SAMPLES, split
-from skdgn._estimators.inputs import check_weights, validate_rows
+from skdgn._estimators.inputs import check_weights, validate_samples
 from skdgn._estimators.methods import ExactDensity
 from skdgn._estimators.mixture import DGNMixture, default_mixture
 from skdgn._estimators.sklearn_parts import (
@@ -188,8 +188,8 @@ class DGNOutlierDetector(
         Frames are returned as they are, other tables as arrays; and an array of either.
         """
         is_finite = "allow-nan" if self._allows_nan() else True
-        rows = validate_rows(self, X, reset=reset, ensure_all_finite=is_finite)
-        return X if hasattr(X, "columns") else rows, rows
+        samples = validate_samples(self, X, reset=reset, ensure_all_finite=is_finite)
+        return X if hasattr(X, "columns") else samples, samples
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -219,8 +219,8 @@ class DGNOutlierDetector(
         1
         """
         with unchanged_by_failure(self):
-            table, rows = self._validate(X, reset=True)
-            weights = check_weights(sample_weight, rows, min_samples=2)
+            table, samples = self._validate(X, reset=True)
+            weights = check_weights(sample_weight, samples, min_samples=2)
             if sample_weight is not None and _weight_parameter(self._template()) is None:
                 raise ValueError(
                     "sample_weight needs an estimator with weights in fit, "
@@ -232,16 +232,16 @@ class DGNOutlierDetector(
                     f"got {self.smallest_component} with {self._template()!r}."
                 )
             splits = []
-            if self.cv is not None and rows.nbytes <= 2.0**20 * get_config()["working_memory"]:
-                splits = split(rows, weights, self.cv)
+            if self.cv is not None and samples.nbytes <= 2.0**20 * get_config()["working_memory"]:
+                splits = split(samples, weights, self.cv)
             if self.fdr is not None and not splits:
                 raise ValueError(f"fdr must be None: {self._why_not_held_out()}")
             reporter = Reporter(self.verbose)
             reporter.head("fit to all samples")
             with collect_complaints() as complaints:
                 estimator, objectives = self._fit_estimator(table, weights)
-            scores = log_densities(estimator, table, rows)
-            self._calibrations = self._calibrate(splits, table, rows, weights, reporter)
+            scores = log_densities(estimator, table, samples)
+            self._calibrations = self._calibrate(splits, table, samples, weights, reporter)
             self.estimator_, self.trimmed_likelihoods_ = estimator, objectives
             self.offset_ = self._find_threshold(scores, weights)
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
@@ -283,7 +283,7 @@ class DGNOutlierDetector(
         self,
         splits: list[tuple[Integers, Integers]],
         table: Any,
-        rows: NDArray[Any],
+        samples: NDArray[Any],
         weights: Floats,
         reporter: Reporter,
     ) -> list[Calibration]:
@@ -303,7 +303,7 @@ class DGNOutlierDetector(
                         f"cv={self.cv} needs an estimator that can be fitted without any one of "
                         f"the folds: {error} Use fewer folds, or cv=None."
                     ) from error
-            unseen = np.asarray(rows[left_out], dtype=np.float64)
+            unseen = np.asarray(samples[left_out], dtype=np.float64)
             own = take_samples(table, left_out)
             calibrations.append(Calibration(estimator, own, unseen, weights[left_out]))
         return calibrations
@@ -312,7 +312,7 @@ class DGNOutlierDetector(
         """Find the threshold, given log densities of the samples."""
         unseen, unseen_weights = np.empty(0), np.empty(0)
         if self._calibrations:
-            parts = [(part.estimator, part.table, part.rows) for part in self._calibrations]
+            parts = [(part.estimator, part.table, part.samples) for part in self._calibrations]
             unseen = np.concatenate([log_densities(*part) for part in parts])
             unseen_weights = np.concatenate([part.weights for part in self._calibrations])
         if isinstance(self.contamination, str):
@@ -452,14 +452,16 @@ class DGNOutlierDetector(
         if not isinstance(method, str) or method not in _P_VALUES:
             raise ValueError(f"method must be one of {_P_VALUES}, got {method!r}.")
         check_integer(n_draws, "n_draws")
-        table, rows = self._validate(X, reset=False)
-        rows = np.asarray(rows, dtype=np.float64)
+        table, samples = self._validate(X, reset=False)
+        samples = np.asarray(samples, dtype=np.float64)
         if method == "model":
-            return own_p_values(self._exact_density("p_values"), rows, int(n_draws), random_state)
+            return own_p_values(
+                self._exact_density("p_values"), samples, int(n_draws), random_state
+            )
         if not self._calibrations:
             raise ValueError(f"method must be 'model': {self._why_not_held_out()}")
         folds = self._calibrations if method == "cross" else self._calibrations[:1]
-        return conformal_p_values(folds, table, rows)
+        return conformal_p_values(folds, table, samples)
 
     def explain(
         self,

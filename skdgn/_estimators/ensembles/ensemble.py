@@ -15,7 +15,7 @@ from skdgn._estimators.documentation import DocumentedMixin
 from skdgn._estimators.ensembles.member_fits import Fits, Questions, Task, reseed, run_tasks
 from skdgn._estimators.ensembles.members import default_members
 from skdgn._estimators.fits import complain, unchanged_by_failure
-from skdgn._estimators.inputs import check_observed, check_weights, validate_rows
+from skdgn._estimators.inputs import check_observed, check_weights, validate_samples
 from skdgn._estimators.methods import (
     ExactDensity,
     InformationCriteria,
@@ -331,23 +331,23 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
         given_weights = self._check_weights(templates)
         scales = self._check_scales()
         with unchanged_by_failure(self):
-            table = validate_rows(self, X, reset=True, min_samples=2)
+            table = validate_samples(self, X, reset=True, min_samples=2)
             table_weights = check_weights(sample_weight, table, min_samples=2)
             if self.estimator is None:
                 templates = default_members(len(templates), self._share() * table_weights.sum())
             check_observed(table, table_weights, self._column_names(), self._workers())
             # Neither order nor repetition of the samples matters, as in the fit of a member.
-            rows, row_weights = table, table_weights
+            samples, sample_weights = table, table_weights
             if fits_into(self._workers().memory, table):
-                rows, row_weights = merge_duplicates(table, table_weights)
-            if len(rows) == 1:  # members would ask for two samples
-                rows, row_weights = table, table_weights
-            fits = self._fit_members(templates, rows, row_weights, scales)
+                samples, sample_weights = merge_duplicates(table, table_weights)
+            if len(samples) == 1:  # members would ask for two samples
+                samples, sample_weights = table, table_weights
+            fits = self._fit_members(templates, samples, sample_weights, scales)
             members = fits.members
             kept = [k for k, member in enumerate(members) if member is not None]
             bics: Floats | None = None
             if self._needs_bic():
-                bics = np.array([members[k].bic(rows, row_weights) for k in kept])
+                bics = np.array([members[k].bic(samples, sample_weights) for k in kept])
                 order = np.sort(np.argsort(bics, kind="stable")[: self.n_best])
                 kept, bics = [kept[i] for i in order], bics[order]
             weights: Floats | None = None
@@ -366,7 +366,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
             if weights is not None:
                 weights = weights / weights.sum()
             weights, scale_weights = stack_with_scales(
-                fits.log_densities[:, kept], fits.row_weights, weights
+                fits.log_densities[:, kept], fits.sample_weights, weights
             )
             is_used = scale_weights > 0.0  # nobody can tell where nothing was held out
             self.__dict__.pop("named_estimators_", None)
@@ -422,18 +422,18 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
         >>> bool(near < 1.0 < far)
         True
         """
-        rows, workers, average = self._validate_rows(X), self._workers(), self._fitted_model()
+        samples, workers, average = self._validate_samples(X), self._workers(), self._fitted_model()
         counted = average.weights > 0.0
         n_members = int(counted.sum())
         if n_members < 2:
             raise ValueError(
                 f"log_density_std needs two members of positive weight to compare, got {n_members}."
             )
-        terms = average.member_log_densities(rows, workers)[:, counted]
+        terms = average.member_log_densities(samples, workers)[:, counted]
         # Sums of the terms before each member, and after it: nothing is subtracted.
         before, after = (
             np.concatenate(
-                [np.full((len(rows), 1), -np.inf), np.logaddexp.accumulate(part, axis=1)], axis=1
+                [np.full((len(samples), 1), -np.inf), np.logaddexp.accumulate(part, axis=1)], axis=1
             )[:, :-1]
             for part in (terms, terms[:, ::-1])
         )
@@ -541,7 +541,7 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
         return scales
 
     def _fit_members(
-        self, templates: list[Any], rows: NDArray[Any], row_weights: Floats, scales: Floats
+        self, templates: list[Any], samples: NDArray[Any], sample_weights: Floats, scales: Floats
     ) -> Fits:
         """Fit all members, and ask each for the log densities of samples it has not seen."""
         generator = make_generator(self.random_state)
@@ -552,33 +552,33 @@ class DGNEnsemble(DocumentedMixin, VersionedMixin, SumOfDensities, NamedParts):
         is_stacked = isinstance(self.weights, str) and self.weights == "stacked"
         share = self._share()
         are_all_drawn = not self.bootstrap and share == 1.0
-        asked = np.flatnonzero(row_weights > 0.0)
+        asked = np.flatnonzero(sample_weights > 0.0)
         if len(asked) > _MOST_ASKED:
             asked = np.sort(generator.choice(asked, _MOST_ASKED, replace=False))
         tasks = []
         for k, template in enumerate(seeded):
-            weights = row_weights
+            weights = sample_weights
             if self.bootstrap:
                 # Of a seed of its own: the first members are the same, however many there are.
                 chooser = np.random.default_rng([seeds[k], _DRAWS])
-                weights = bootstrap_weights(rows, row_weights, share, chooser)
+                weights = bootstrap_weights(samples, sample_weights, share, chooser)
             elif not are_all_drawn:
                 n_turns = math.floor(1.0 / (1.0 - share) + _ROUNDING)
                 chooser = np.random.default_rng([seeds[k - k % n_turns], _DRAWS])
-                weights = subsample_weights(rows, row_weights, share, chooser, k % n_turns)
+                weights = subsample_weights(samples, sample_weights, share, chooser, k % n_turns)
             held_out = np.flatnonzero(weights[asked] == 0.0)
             tasks.append(Task(k, template, weights, held_out, is_member=True))
         if is_stacked and are_all_drawn:
-            folds = generator.permutation(len(rows)) % min(_N_FOLDS, len(rows))
+            folds = generator.permutation(len(samples)) % min(_N_FOLDS, len(samples))
             for fold in range(folds.max() + 1):
-                weights = np.where(folds == fold, 0.0, row_weights)
+                weights = np.where(folds == fold, 0.0, sample_weights)
                 held_out = np.flatnonzero(folds[asked] == fold)
                 tasks += [
                     Task(k, template, weights, held_out, is_member=False)
                     for k, template in enumerate(seeded)
                 ]
-        questions = Questions(rows[asked], row_weights[asked], scales)
-        return run_tasks(tasks, rows, questions, len(templates), self.n_jobs, self.verbose)
+        questions = Questions(samples[asked], sample_weights[asked], scales)
+        return run_tasks(tasks, samples, questions, len(templates), self.n_jobs, self.verbose)
 
 
 def _is_pair(item: Any) -> bool:

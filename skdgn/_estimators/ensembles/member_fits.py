@@ -22,7 +22,7 @@ class Task:
 
     member: int
     template: Any
-    row_weights: Floats
+    sample_weights: Floats
     held_out: Integers  # samples of `Questions` that are not seen
     is_member: bool
 
@@ -30,8 +30,8 @@ class Task:
 class Questions(NamedTuple):
     """Samples of which members are asked if they have not seen them."""
 
-    rows: NDArray[Any]  # (a, D)
-    row_weights: Floats  # (a,)
+    samples: NDArray[Any]  # (a, D)
+    sample_weights: Floats  # (a,)
     scales: Floats  # (S,): of the noise's variances
 
 
@@ -40,7 +40,7 @@ class Fits(NamedTuple):
 
     members: list[Any]  # None for those that failed
     log_densities: Floats  # (a, K, S), NaN where a member has seen a sample, or was not asked
-    row_weights: Floats  # (a,)
+    sample_weights: Floats  # (a,)
     were_interrupted: bool
     complaints: list[Complaint]
 
@@ -62,7 +62,7 @@ def reseed(template: Any, seed: int) -> Any:
 
 def run_tasks(
     tasks: list[Task],
-    rows: NDArray[Any],
+    samples: NDArray[Any],
     questions: Questions,
     n_members: int,
     n_jobs: int | None,
@@ -70,7 +70,7 @@ def run_tasks(
 ) -> Fits:
     """Fit what is to be fitted, in parallel; whatever was finished is kept."""
     members: list[Any] = [None] * n_members
-    shape = len(questions.rows), n_members, len(questions.scales)
+    shape = len(questions.samples), n_members, len(questions.scales)
     log_densities = np.full(shape, np.nan)
     errors: dict[int, Exception] = {}
     complaints: list[Complaint] = []
@@ -79,7 +79,7 @@ def run_tasks(
     try:
         for task, outcome in zip(
             tasks,
-            parallel(delayed(_run_task)(task, rows, questions, n_members) for task in tasks),
+            parallel(delayed(_run_task)(task, samples, questions, n_members) for task in tasks),
             strict=True,
         ):
             n_done += 1
@@ -111,11 +111,11 @@ def run_tasks(
             # and this function.
             stacklevel=5,
         )
-    return Fits(members, log_densities, questions.row_weights, interrupted, complaints)
+    return Fits(members, log_densities, questions.sample_weights, interrupted, complaints)
 
 
 def _run_task(
-    task: Task, rows: NDArray[Any], questions: Questions, n_members: int
+    task: Task, samples: NDArray[Any], questions: Questions, n_members: int
 ) -> tuple[Any, Floats, list[Complaint]] | Exception:
     """Fit an estimator; return it, log densities (h, S) of what was held out, and complaints.
 
@@ -128,11 +128,11 @@ def _run_task(
     answers = np.empty((len(task.held_out), len(questions.scales)))
     try:
         with collect_complaints() as complaints:
-            member.fit(rows, None, task.row_weights)
+            member.fit(samples, None, task.sample_weights)
         if task.held_out.size > 0:
             model, workers = member._fitted_model(), member._workers()
             for s, scale in enumerate(questions.scales.tolist()):
-                held_out = questions.rows[task.held_out]
+                held_out = questions.samples[task.held_out]
                 answers[:, s] = model.widen(scale).log_density(held_out, workers)
     except Warning:  # somebody wants warnings to be errors
         raise

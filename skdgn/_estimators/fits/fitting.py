@@ -12,7 +12,7 @@ from skdgn._estimators.fits.attributes import unchanged_by_failure
 from skdgn._estimators.fits.callbacks import FitTasks
 from skdgn._estimators.fits.complaints import Complaint, complain
 from skdgn._estimators.fits.progress import IterationPrinter, describe_interrupt
-from skdgn._estimators.inputs import check_weights, validate_rows
+from skdgn._estimators.inputs import check_weights, validate_samples
 from skdgn._estimators.methods import ExactDensity
 from skdgn._estimators.sklearn_parts import CallbackSupportMixin, fit_context
 from skdgn._fit import (
@@ -188,7 +188,7 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
                 return self
             settings = self._settings()
             parameters = self._last_parameters(settings, "partial_fit")
-            samples = self._validate_rows(X)
+            samples = self._validate_samples(X)
             weights = check_weights(sample_weight, samples)
             running = [Running.from_state(state) for state in self._running]
             settings = self._check_samples(samples, weights, settings, "partial_fit", not running)
@@ -214,7 +214,7 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
             if self.warm_start and hasattr(self, "n_iter_"):
                 reason = "warm_start=True"
                 warm_start = self._last_parameters(settings, reason)
-            samples = validate_rows(self, X, reset=warm_start is None, min_samples=2)
+            samples = validate_samples(self, X, reset=warm_start is None, min_samples=2)
             weights = check_weights(sample_weight, samples, min_samples=2)
             settings = self._check_samples(samples, weights, settings, reason, True)
             generator = np.random.default_rng(draw_seed(self.random_state))

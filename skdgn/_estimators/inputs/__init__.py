@@ -11,8 +11,8 @@ from skdgn._estimators.inputs.checks import (
 )
 from skdgn._estimators.inputs.validation import (
     check_weights,
-    validate_rows,
-    validate_rows_and_targets,
+    validate_samples,
+    validate_samples_and_targets,
 )
 
 __all__ = [
@@ -24,6 +24,6 @@ __all__ = [
     "check_spreads",
     "check_weights",
     "index_of_feature",
-    "validate_rows",
-    "validate_rows_and_targets",
+    "validate_samples",
+    "validate_samples_and_targets",
 ]

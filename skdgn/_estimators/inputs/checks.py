@@ -1,4 +1,4 @@
-"""What is asked of rows and of parameters before any work, beyond scikit-learn's own checks."""
+"""What is asked of samples and of parameters before any work, beyond scikit-learn's own checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from skdgn._noise import KINDS
 from skdgn._runtime import Floats, Workers, is_integer, observed_weights
 
-# Sums of squares of rows must not overflow.
+# Sums of squares of samples must not overflow.
 _LARGEST_VALUE = 1e150
 # Variances of the noise must keep their digits, which those below 2e-308 do not.
 _SMALLEST_VARIANCE = 1e-300
@@ -27,15 +27,15 @@ _ROUNDING = 8.0 * np.finfo(np.float64).eps
 
 
 def check_observed(
-    rows: NDArray[Any], row_weights: Floats, names: list[Any], workers: Workers
+    samples: NDArray[Any], sample_weights: Floats, names: list[Any], workers: Workers
 ) -> None:
-    """Refuse rows (n, D) of which a column is empty."""
-    weights = observed_weights(rows, row_weights, workers)
+    """Refuse samples (n, D) of which a column is empty."""
+    weights = observed_weights(samples, sample_weights, workers)
     empty = [name for name, weight in zip(names, weights, strict=True) if weight == 0.0]
     if empty:
         raise ValueError(
             "X must have an observed value of positive weight in every column, "
-            f"got none in {len(empty)} of {rows.shape[1]} columns: {empty}."
+            f"got none in {len(empty)} of {samples.shape[1]} columns: {empty}."
         )
 
 

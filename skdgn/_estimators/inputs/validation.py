@@ -18,7 +18,7 @@ from skdgn._runtime import Floats
 _SMALLEST_TOTAL, _LARGEST_TOTAL = 1e-200, 1e200
 
 
-def validate_rows(
+def validate_samples(
     estimator: Any, X: Any, *, reset: bool, min_samples: int = 1, **checks: Any
 ) -> NDArray[Any]:
     """Check a table (n, D); return it in single or double precision, NaN where a value is missing.
@@ -27,18 +27,18 @@ def validate_rows(
     If ``reset``, the estimator remembers number and names of the features, else it compares them.
     More is asked by ``checks``.
     """
-    rows: NDArray[Any] = _validate(
+    samples: NDArray[Any] = _validate(
         estimator, X, reset=reset, ensure_min_samples=min_samples, **checks
     )
-    return rows
+    return samples
 
 
-def validate_rows_and_targets(
+def validate_samples_and_targets(
     estimator: Any, X: Any, y: Any, **checks: Any
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Check a table (n, D) and as many targets, before a fit; more is asked by ``checks``."""
-    rows, targets = _validate(estimator, X, y=y, reset=True, **checks)
-    return rows, targets
+    samples, targets = _validate(estimator, X, y=y, reset=True, **checks)
+    return samples, targets
 
 
 def _validate(estimator: Any, X: Any, **checks: Any) -> Any:
@@ -77,19 +77,19 @@ def _refuse_repeated_names(X: Any) -> None:
 
 
 def check_weights(
-    sample_weight: ArrayLike | None, rows: NDArray[Any], min_samples: int = 1
+    sample_weight: ArrayLike | None, samples: NDArray[Any], min_samples: int = 1
 ) -> Floats:
     """Check the weights of samples; None gives ones that take no memory.
 
     So many samples must have a positive one.
     """
     if sample_weight is None:
-        return np.broadcast_to(np.float64(1.0), (len(rows),))
+        return np.broadcast_to(np.float64(1.0), (len(samples),))
     if np.ma.is_masked(sample_weight):
         raise ValueError("sample_weight must have no masked entries: weigh such samples by zero.")
     try:
         weights: Floats = check_sample_weight(
-            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+            sample_weight, samples, dtype=np.float64, ensure_non_negative=True
         )
     except (TypeError, ValueError) as error:
         if "sample_weight" in str(error):

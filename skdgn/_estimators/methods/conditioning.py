@@ -51,16 +51,18 @@ class ExactConditioning(ExactInference):
         """
         missing = np.isnan(observed)
         chosen = np.flatnonzero(missing.any(axis=1))
-        rows = np.asarray(observed[chosen], dtype=np.float64)
+        samples = np.asarray(observed[chosen], dtype=np.float64)
         model, workers, errors = self._fitted_model(), self._workers(), np.zeros(observed.shape)
         if chosen.size == 0:
-            filled = np.empty((n_draws or 1, *rows.shape))
+            filled = np.empty((n_draws or 1, *samples.shape))
         elif n_draws is None:
-            means, errors[chosen] = model.impute(rows, workers)
+            means, errors[chosen] = model.impute(samples, workers)
             filled = means[None]
         else:
-            filled = model.draw_missing(rows, n_draws, self._random_source(random_state), workers)
-        self._refuse_unknown(rows, np.isnan(filled[0]).any(axis=1), chosen)
+            filled = model.draw_missing(
+                samples, n_draws, self._random_source(random_state), workers
+            )
+        self._refuse_unknown(samples, np.isnan(filled[0]).any(axis=1), chosen)
         tables = [observed.copy() for _ in filled]
         for table, values in zip(tables, filled, strict=True):
             table[missing] = values[missing[chosen]]
@@ -95,9 +97,9 @@ class ExactConditioning(ExactInference):
         >>> model.conditional_score_samples([[0.0, 1.0]], given=1).round(4)
         array([-1.205...])
         """
-        rows = self._validate_rows(X)
+        samples = self._validate_samples(X)
         others, workers = self._other_features(given), self._workers()
-        return self._fitted_model().conditional_log_density(rows, others, workers)
+        return self._fitted_model().conditional_log_density(samples, others, workers)
 
     def conditional_mean(self, X: ArrayLike, given: Given) -> Floats:
         """Compute the mean of each of the other features given some features of each sample.
@@ -133,8 +135,8 @@ class ExactConditioning(ExactInference):
         def means(distributions: FeatureDistributions, values: Floats) -> Floats:
             return distributions.mean
 
-        rows, others = self._validate_rows(X), self._other_features(given)
-        return self._describe(rows, others, means)
+        samples, others = self._validate_samples(X), self._other_features(given)
+        return self._describe(samples, others, means)
 
     def conditional_cdf(self, X: ArrayLike, given: Given) -> Floats:
         """Compute the distribution function of each of the other features given some features.
@@ -189,8 +191,8 @@ class ExactConditioning(ExactInference):
             result = distributions.cdf(np.where(missing, 0.0, values))
             return np.where(missing, np.nan, result)
 
-        rows, others = self._validate_rows(X), self._other_features(given)
-        return self._describe(rows, others, probabilities)
+        samples, others = self._validate_samples(X), self._other_features(given)
+        return self._describe(samples, others, probabilities)
 
     def conditional_quantiles(
         self, X: ArrayLike, given: Given, q: float | ArrayLike = (0.05, 0.5, 0.95)
@@ -250,13 +252,13 @@ n_other_features)
             found = [distributions.quantile(float(share)) for share in shares.ravel()]
             return np.stack(found, axis=1) if found else np.empty((len(values), 0, values.shape[1]))
 
-        rows, others = self._validate_rows(X), self._other_features(given)
-        result = np.moveaxis(self._describe(rows, others, values_at, (shares.size,)), 1, 0)
+        samples, others = self._validate_samples(X), self._other_features(given)
+        result = np.moveaxis(self._describe(samples, others, values_at, (shares.size,)), 1, 0)
         return result[0] if shares.ndim == 0 else result
 
     def _describe(
         self,
-        rows: NDArray[Any],
+        samples: NDArray[Any],
         others: Bools,
         describe: Callable[[FeatureDistributions, Floats], Floats],
         shape: tuple[int, ...] = (),
@@ -266,7 +268,7 @@ n_other_features)
         ``describe`` is given the distributions, and the values (n, k) that were observed.
         """
         features = np.flatnonzero(others)
-        result = np.empty((len(rows), *shape, len(features)))
+        result = np.empty((len(samples), *shape, len(features)))
         if features.size == 0:
             return result
         model = self._fitted_model()
@@ -278,10 +280,10 @@ n_other_features)
             found[np.isneginf(distributions.log_density)] = np.inf
             return found
 
-        self._workers().fill(result, describe_batch, model.distribution_bytes, rows)
+        self._workers().fill(result, describe_batch, model.distribution_bytes, samples)
         # What was marked, and quantiles that are infinite of features that are known.
-        unknown = np.asarray(np.isinf(result).reshape(len(rows), -1).any(axis=1))
-        condition = np.where(others, np.nan, rows)
+        unknown = np.asarray(np.isinf(result).reshape(len(samples), -1).any(axis=1))
+        condition = np.where(others, np.nan, samples)
         marked = np.flatnonzero(unknown)
         unknown[marked] = np.isneginf(model.log_density(condition[marked], self._workers()))
         self._refuse_unknown(condition, unknown)
@@ -289,19 +291,19 @@ n_other_features)
 
     def _refuse_unknown(
         self,
-        rows: NDArray[Any],
+        samples: NDArray[Any],
         unknown: Bools,
         numbers: Integers | None = None,
     ) -> None:
-        """Refuse rows (n, D) too far out for anything to be known of what is missing."""
+        """Refuse samples (n, D) too far out for anything to be known of what is missing."""
         if not unknown.any():
             return
         first = int(np.flatnonzero(unknown)[0])
-        column = int(np.nanargmax(np.abs(rows[first])))
+        column = int(np.nanargmax(np.abs(samples[first])))
         raise ValueError(
             "X must hold values whose distances from the model, in standard deviations of the "
             "noise, have finite squares: nothing is known of other features otherwise. "
-            f"Got {rows[first, column]} in column {self._column_names()[column]!r} of sample "
+            f"Got {samples[first, column]} in column {self._column_names()[column]!r} of sample "
             f"{first if numbers is None else numbers[first]}."
         )
 

@@ -117,8 +117,8 @@ class SumOfDensities(ExactDensity):
                [0.  , 1.  ],
                [0.75, 0.25]])
         """
-        rows = self._validate_rows(X)
-        return self._fitted_model().responsibilities(rows, self._workers())
+        samples = self._validate_samples(X)
+        return self._fitted_model().responsibilities(samples, self._workers())
 
     def predict(self, X: ArrayLike) -> Integers:
         """Predict the most probable component of each sample.

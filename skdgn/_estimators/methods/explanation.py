@@ -88,19 +88,19 @@ class ExactExplanation(ExactConditioning):
         if not isinstance(method, str) or method not in _METHODS:
             raise ValueError(f"method must be one of {_METHODS}, got {method!r}.")
         check_integer(n_permutations, "n_permutations", 4)
-        rows = np.asarray(self._validate_rows(X), dtype=np.float64)
+        samples = np.asarray(self._validate_samples(X), dtype=np.float64)
         model, workers = self._fitted_model(), self._workers()
 
         def log_density(marginals: Floats) -> Floats:
             return model.log_density(marginals, workers)
 
         if method == "leave_one_out":
-            values, errors = surprises(log_density, rows), np.zeros(rows.shape)
+            values, errors = surprises(log_density, samples), np.zeros(samples.shape)
         else:
             generator = self._random_source(random_state)
-            values, errors = shapley_values(log_density, rows, int(n_permutations), generator)
+            values, errors = shapley_values(log_density, samples, int(n_permutations), generator)
         if standardize:
             values = np.where(
-                np.isnan(rows), 0.0, values - 0.5 * np.log(self._marginals().variance[0])
+                np.isnan(samples), 0.0, values - 0.5 * np.log(self._marginals().variance[0])
             )
         return (values, errors) if return_error else values

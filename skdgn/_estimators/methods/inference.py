@@ -11,7 +11,7 @@ from sklearn import get_config
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from skdgn._estimators.inputs import check_weights, validate_rows
+from skdgn._estimators.inputs import check_weights, validate_samples
 from skdgn._posterior import Density, NetworkModel, Posterior, check_gaussians
 from skdgn._runtime import Floats, Integers, RandomSource, Reporter, Workers, random_source
 
@@ -34,10 +34,10 @@ class ExactInference(DensityMixin):
         memory = 2.0**20 * float(get_config()["working_memory"])
         return Workers(self.n_jobs, memory, Reporter(self.verbose))
 
-    def _validate_rows(self, X: ArrayLike) -> NDArray[Any]:
-        """Check rows; they are not copied if they are floating-point numbers already."""
+    def _validate_samples(self, X: ArrayLike) -> NDArray[Any]:
+        """Check samples; they are not copied if they are floating-point numbers already."""
         check_is_fitted(self)
-        return validate_rows(self, X, reset=False)
+        return validate_samples(self, X, reset=False)
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Compute the exact log density of each sample.
@@ -68,8 +68,8 @@ class ExactInference(DensityMixin):
         >>> model.score_samples([[1000.0]]).round(2)  # no floor, however far out
         array([-400000.34])
         """
-        rows = self._validate_rows(X)
-        return self._fitted_model().log_density(rows, self._workers())
+        samples = self._validate_samples(X)
+        return self._fitted_model().log_density(samples, self._workers())
 
     def log_density_bounds(self, X: ArrayLike) -> tuple[Floats, Floats]:
         """Compute a lower and an upper bound of the log density of each sample.
@@ -99,8 +99,8 @@ class ExactInference(DensityMixin):
         >>> lower.round(2), upper.round(2)
         (array([-0.77, -4.04]), array([-0.77, -4.04]))
         """
-        rows = self._validate_rows(X)
-        return self._fitted_model().log_density_bounds(rows, self._workers())
+        samples = self._validate_samples(X)
+        return self._fitted_model().log_density_bounds(samples, self._workers())
 
     def score(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> float:
         """Compute the mean log density of the samples; higher is better.
@@ -255,8 +255,8 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         >>> posterior.mean.round(4)
         array([[0.6667]])
         """
-        rows = self._validate_rows(X)
-        return self._fitted_model().posterior(rows, self._workers())
+        samples = self._validate_samples(X)
+        return self._fitted_model().posterior(samples, self._workers())
 
     def elbo(self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> Floats:
         """Compute the exact evidence lower bound of a Gaussian q(z | x) for each sample.
@@ -288,10 +288,10 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         >>> (model.score_samples(X) - model.elbo(X, means, covariances)).round(2)
         array([0.69])
         """
-        rows = self._validate_rows(X)
+        samples = self._validate_samples(X)
         model = self._fitted_model()
-        gaussians = check_gaussians(means, covariances, len(rows), model.network.n_components)
-        return model.lower_bounds(rows, *gaussians, self._workers())
+        gaussians = check_gaussians(means, covariances, len(samples), model.network.n_components)
+        return model.lower_bounds(samples, *gaussians, self._workers())
 
     def variational_gap(
         self, X: ArrayLike, means: ArrayLike, covariances: ArrayLike
@@ -329,10 +329,10 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         >>> amortization_gap.round(2), family_gap.round(2)
         (array([0.4]), array([0.69]))
         """
-        rows = self._validate_rows(X)
+        samples = self._validate_samples(X)
         model = self._fitted_model()
-        gaussians = check_gaussians(means, covariances, len(rows), model.network.n_components)
-        gaps = model.variational_gaps(rows, *gaussians, self._workers())
+        gaussians = check_gaussians(means, covariances, len(samples), model.network.n_components)
+        gaps = model.variational_gaps(samples, *gaussians, self._workers())
         return gaps[:, 0], gaps[:, 1]
 
     def predict_proba(self, X: ArrayLike) -> Floats:
@@ -359,8 +359,8 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         array([[0.15, 0.85],
                [0.75, 0.25]])
         """
-        rows = self._validate_rows(X)
-        return self._fitted_model().responsibilities(rows, self._workers())
+        samples = self._validate_samples(X)
+        return self._fitted_model().responsibilities(samples, self._workers())
 
     def predict(self, X: ArrayLike) -> Integers:
         """Predict the most probable region of each sample.
@@ -384,8 +384,8 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         >>> model.predict([[1.0], [-0.2]])
         array([1, 0])
         """
-        rows = self._validate_rows(X)
-        return self._fitted_model().most_responsible(rows, self._workers())
+        samples = self._validate_samples(X)
+        return self._fitted_model().most_responsible(samples, self._workers())
 
     def transform(self, X: ArrayLike) -> Floats:
         """Compute the posterior mean of the latent variables given each sample.
@@ -411,8 +411,8 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         array([[0.6667],
                [2.    ]])
         """
-        rows = self._validate_rows(X)
-        return self._fitted_model().means(rows, self._workers())
+        samples = self._validate_samples(X)
+        return self._fitted_model().means(samples, self._workers())
 
     def transform_factors(self, X: ArrayLike) -> Floats:
         """Compute the posterior mean of the linear factors of the noise given each sample.
@@ -445,8 +445,8 @@ class LatentInference(InformationCriteria, ClassNamePrefixFeaturesOutMixin, Tran
         array([[0.889],
                [0.8  ]])
         """
-        rows = self._validate_rows(X)
-        return self._fitted_model().factor_means(rows, self._workers())
+        samples = self._validate_samples(X)
+        return self._fitted_model().factor_means(samples, self._workers())
 
     def inverse_transform(self, Z: ArrayLike) -> Floats:
         """Evaluate the generator, which returns samples without noise.

@@ -86,19 +86,19 @@ class ExactRanges(ExactConditioning):
         check_integer(n_samples, "n_samples")
         model, generator = self._fitted_model(), self._random_source(random_state)
         if lower is None and upper is None:
-            rows, labels = model.draw(int(n_samples), generator)
-            return name_columns(self, rows), labels
+            samples, labels = model.draw(int(n_samples), generator)
+            return name_columns(self, samples), labels
         bounds = self._check_bounds(lower, upper, (1, self.n_features_in_))
         if model.line_regions is not None:
             known = Known(np.full_like(bounds[0], np.nan), *bounds)
             self._refuse_impossible(known, log_probabilities(model.line_regions, known)[0])
             drawn, numbers = draw_known(model.line_regions, known, int(n_samples), generator)
             return name_columns(self, drawn[:, 0]), numbers[:, 0]
-        rows, labels = keep_inside(
+        samples, labels = keep_inside(
             lambda size: model.draw(size, generator), bounds[0][0], bounds[1][0], int(n_samples)
         )
-        self._refuse_unlikely(len(rows), int(n_samples))
-        return name_columns(self, rows), labels
+        self._refuse_unlikely(len(samples), int(n_samples))
+        return name_columns(self, samples), labels
 
     def impute(
         self,
@@ -184,7 +184,7 @@ default=None
             raise ValueError(
                 f'return_error must be False unless method="mean", got method={method!r}.'
             )
-        observed = self._validate_rows(X)
+        observed = self._validate_samples(X)
         bounds = self._check_bounds(lower, upper, observed.shape, np.isnan(observed))
         n_tables = None if method == "mean" else int(n_draws or 1)
         tables, errors = self._complete_between(observed, bounds, n_tables, random_state)
@@ -236,10 +236,10 @@ default=None
         errors = np.zeros(known.values.shape)
         for i, number in enumerate(numbers):
 
-            def propose(size: int, row: Floats = known.values[[i]]) -> Any:
-                if np.isnan(row).all():
+            def propose(size: int, sample: Floats = known.values[[i]]) -> Any:
+                if np.isnan(sample).all():
                     return model.draw(size, generator)
-                drawn = model.draw_missing(row, size, generator, workers)[:, 0]
+                drawn = model.draw_missing(sample, size, generator, workers)[:, 0]
                 return drawn, np.zeros(size, dtype=np.intp)
 
             drawn, _ = keep_inside(propose, known.lower[i], known.upper[i], n_wanted)
@@ -343,18 +343,20 @@ default=None
     def _read_bounds(self, bounds: ArrayLike | None, name: str) -> Floats:
         """Read bounds (n, D), (D,) of one box, or one of all; NaN is replaced by infinity."""
         try:
-            rows = np.asarray(np.nan if bounds is None else bounds, dtype=np.float64)
+            samples = np.asarray(np.nan if bounds is None else bounds, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name} must be an array of numbers: {error}.") from error
-        rows = np.atleast_2d(np.full(self.n_features_in_, rows) if rows.ndim == 0 else rows)
-        if rows.ndim > 2:
-            raise ValueError(f"{name} must have one or two axes, got shape {rows.shape}.")
-        if rows.shape[1] != self.n_features_in_:
+        samples = np.atleast_2d(
+            np.full(self.n_features_in_, samples) if samples.ndim == 0 else samples
+        )
+        if samples.ndim > 2:
+            raise ValueError(f"{name} must have one or two axes, got shape {samples.shape}.")
+        if samples.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"{name} must have {self.n_features_in_} columns, one for each feature, "
-                f"got {rows.shape[1]}."
+                f"got {samples.shape[1]}."
             )
-        return np.where(np.isnan(rows), -np.inf if name == "lower" else np.inf, rows)
+        return np.where(np.isnan(samples), -np.inf if name == "lower" else np.inf, samples)
 
     def _refuse_crossed(self, bounds: Bounds, crossed: Bools, relation: str, noun: str) -> None:
         """Refuse bounds (n, D) that leave nothing between them."""

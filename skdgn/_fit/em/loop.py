@@ -29,7 +29,7 @@ from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._partition import Partition
 from skdgn._posterior import INTEGRATION_TOL, Model
-from skdgn._runtime import Floats, ScaledRows, Table, Workers, sample_rows
+from skdgn._runtime import Floats, ScaledSamples, Table, Workers, draw_samples
 
 # The likelihood must stand still for this many iterations before EM stops: one may be unlucky.
 PATIENCE = 2
@@ -66,7 +66,7 @@ class State:
 
     @property
     def lower_bound(self) -> float:
-        """Log-likelihood plus log prior, per row: what never decreases."""
+        """Log-likelihood plus log prior, per sample: what never decreases."""
         return (self.statistics.log_likelihood + self.log_prior) / self.statistics.total_weight
 
     def moved(self, network: Network) -> State:
@@ -78,8 +78,8 @@ class State:
 class Problem:
     """What stays the same during a fit."""
 
-    rows: Table
-    row_weights: Floats
+    samples: Table
+    sample_weights: Floats
     covariance_type: str
     n_factors: int  # of noise of low rank
     noise_floors: Floats  # (D,): smallest variances of the noise
@@ -88,14 +88,14 @@ class Problem:
     workers: Workers
     integration_tol: float = INTEGRATION_TOL
 
-    def sample(self, n_rows: int, generator: np.random.Generator) -> Problem:
-        """Return the problem of at most so many of the rows, read into memory."""
-        if len(self.rows) <= n_rows and not isinstance(self.rows, ScaledRows):
+    def sample(self, n_samples: int, generator: np.random.Generator) -> Problem:
+        """Return the problem of at most so many of the samples, read into memory."""
+        if len(self.samples) <= n_samples and not isinstance(self.samples, ScaledSamples):
             return self
-        rows, weights = sample_rows(self.rows, self.row_weights, n_rows, generator)
-        # As heavy as all rows together: a prior keeps its share.
-        weights = weights * (self.row_weights.sum() / weights.sum())
-        return replace(self, rows=rows, row_weights=weights)
+        samples, weights = draw_samples(self.samples, self.sample_weights, n_samples, generator)
+        # As heavy as all samples together: a prior keeps its share.
+        weights = weights * (self.sample_weights.sum() / weights.sum())
+        return replace(self, samples=samples, sample_weights=weights)
 
     def build(self, network: Network, noise: Noise) -> Model:
         """Prepare a network for the E-step; TooManyRegionsError if that is hopeless."""
@@ -105,7 +105,7 @@ class Problem:
         """Run the E-step; weights that the prior excludes are moved first."""
         network = self.prior.admit(network)
         model = self.build(network, noise)
-        statistics = expect(model.visitor, self.rows, self.row_weights, self.workers)
+        statistics = expect(model.visitor, self.samples, self.sample_weights, self.workers)
         return State(model, statistics, self.prior.log_density(network))
 
     def best_noise(self, state: State, network: Network) -> Noise:

@@ -31,7 +31,7 @@ from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._partition import TooManyRegionsError
 from skdgn._posterior import NEGLIGIBLE, Model, Visitor, Visits
-from skdgn._runtime import MOST_ROWS, Floats, Integers, Table
+from skdgn._runtime import MOST_SAMPLES, Floats, Integers, Table
 
 Result = TypeVar("Result")
 
@@ -186,7 +186,7 @@ def expect_mixture(
     """Run the E-step over batches of samples, NaN where a value is missing."""
     if len(models) == 1:
         (model,) = models
-        own = expect(model.visitor, problem.rows, problem.row_weights, problem.workers)
+        own = expect(model.visitor, problem.samples, problem.sample_weights, problem.workers)
         return MixtureStatistics((own,), own.total_weight, own.log_likelihood)
 
     def expect_batch(batch: Table, batch_weights: Floats) -> MixtureStatistics:
@@ -204,11 +204,11 @@ def expect_mixture(
 
 def _sum(problem: Problem, models: Sequence[Model], function: Callable[..., Result]) -> Result:
     """Add up a function of batches of samples, each to be visited by all networks."""
-    sample_bytes = sum(model.visitor.row_bytes for model in models)
+    sample_bytes = sum(model.visitor.sample_bytes for model in models)
     # Each network sees its share of a batch: enough samples to be worth the call.
-    most = MOST_ROWS * len(models)
+    most = MOST_SAMPLES * len(models)
     return problem.workers.sum(
-        function, sample_bytes, problem.rows, problem.row_weights, most_rows=most
+        function, sample_bytes, problem.samples, problem.sample_weights, most_samples=most
     )
 
 
@@ -229,7 +229,7 @@ class MixtureProblem:
     @property
     def n_samples(self) -> int:
         """Number of samples."""
-        return len(self.network.rows)
+        return len(self.network.samples)
 
     def sample(self, n_samples: int, generator: np.random.Generator) -> MixtureProblem:
         """Return the problem of at most so many of the samples, read into memory."""

@@ -30,7 +30,7 @@ M_STEPS = ("joint", "layerwise")
 # cannot be refused but for rounding, and then stays.
 _MOST_SHORTENINGS = 8
 # Steps grow bolder only while they gain so many times the tolerance.  What the data barely
-# determine is where little is left to gain, and bold steps there fit the noise of the rows.
+# determine is where little is left to gain, and bold steps there fit the noise of the samples.
 _WORTHWHILE = 10.0
 # Steps grow by this factor each time that they are accepted, up to so many times that of EM.
 _STRETCH, _MOST_STRETCH = 1.6, 16.0

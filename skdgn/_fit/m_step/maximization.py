@@ -251,7 +251,7 @@ class GaussNewtonSystem:
             product = outer.reshape(len(outer), -1).T @ inner.reshape(len(inner), -1)
             product = product.reshape(*outer.shape[1:], *inner.shape[1:])
             total = product if total is None else total + product
-        assert total is not None  # every row has a region
+        assert total is not None  # every sample has a region
         return total.transpose(0, 2, 1, 3)
 
     def _add_products_of_derivatives(

@@ -4,8 +4,8 @@ In the orthant or box around the current weights every prior is a quadratic: a l
 ``1 / scale`` (Laplace), a curvature ``1 / scale^2`` (Gaussian), or bounds (uniform; zero, for
 Laplace).  Intercepts have none.
 
-The scale belongs to the weights of the model for the original rows.  ``output_units`` says by how
-much the rows at hand were divided, so that a fit on scaled rows has the same prior.
+The scale belongs to the weights of the model for the original samples.  ``output_units`` says by
+how much the samples at hand were divided, so that a fit on scaled samples has the same prior.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from skdgn._fit.starts import (
     LatentPoints,
     add_units,
     bend_network,
-    complete_rows,
+    complete_samples,
     halve_latent_space,
     hold_tournament,
     make_networks,
@@ -150,8 +150,8 @@ class LocalFits:
         self.price, self.generator = price, generator
         most_samples = max(_SAMPLES_PER_NETWORK * len(state.networks), _FEWEST_SAMPLES)
         sampled = problem.network.sample(most_samples, generator)
-        self.samples, self.weights = read(sampled.rows), sampled.row_weights
-        self.completed = complete_rows(self.samples, self.weights)
+        self.samples, self.weights = read(sampled.samples), sampled.sample_weights
+        self.completed = complete_samples(self.samples, self.weights)
         self.visited = NetworkVisits(state.models, log_of(state.weights), self.samples)
         self.shares = self.visited.responsibilities.T  # (n, K)
 
@@ -300,7 +300,7 @@ class LocalFits:
         """Hold a tournament of candidates; None if none of them can be."""
         chosen = list(replaced)
         problem = self._problem(self.shares[:, chosen].sum(axis=1))
-        if len(problem.network.rows) == 0:
+        if len(problem.network.samples) == 0:
             return None
         states = []
         for weights, parts in candidates:
@@ -332,8 +332,8 @@ class LocalFits:
         chosen = np.flatnonzero((shares > _SMALLEST_SHARE) & (self.weights > 0.0))
         own = replace(
             self.problem.network,
-            rows=self.samples[chosen],
-            row_weights=shares[chosen] * self.weights[chosen],
+            samples=self.samples[chosen],
+            sample_weights=shares[chosen] * self.weights[chosen],
         )
         return replace(self.problem, network=own, concentration=1.0)
 

@@ -24,7 +24,7 @@ from skdgn._fit.mixture_fit import MixtureSettings, pool_noise, start_mixture
 from skdgn._fit.search import Sizes
 from skdgn._fit.sizes.size_path import HeldOut, Judge, SizePath, Stage, climb_briefly
 from skdgn._network import Activation
-from skdgn._runtime import Floats, Reporter, ScaledRows, Workers, read, sample_rows
+from skdgn._runtime import Floats, Reporter, ScaledSamples, Workers, draw_samples, read
 
 # Sizes are chosen on at most so many samples; the chosen ones are fitted to all.
 _MOST_SAMPLES = 10_000
@@ -260,10 +260,10 @@ class Branch:
     ) -> Branch:
         """Choose the samples on which sizes are chosen."""
         chooser, own = np.random.default_rng(seed), fit.problem
-        samples, weights = own.rows, own.row_weights
-        if len(samples) > _MOST_SAMPLES or isinstance(samples, ScaledRows):
+        samples, weights = own.samples, own.sample_weights
+        if len(samples) > _MOST_SAMPLES or isinstance(samples, ScaledSamples):
             n_samples = min(_MOST_SAMPLES, len(samples))
-            samples, weights = sample_rows(samples, weights, n_samples, chooser)
+            samples, weights = draw_samples(samples, weights, n_samples, chooser)
         samples, held_out = read(samples), None
         criterion = choice.criterion
         if criterion == "validation" and len(samples) < _FEWEST_TO_HOLD_OUT:
@@ -290,7 +290,7 @@ class Branch:
             settings.network.m_step,
             generator,
         )
-        problem = settings.pose(replace(own, rows=samples, row_weights=weights))
+        problem = settings.pose(replace(own, samples=samples, sample_weights=weights))
         return cls(fit, settings, problem, judge, path, choice.any_networks, generator)
 
     @property
@@ -306,7 +306,7 @@ class Branch:
     def try_numbers(self) -> Iterator[Stage]:
         """Begin with the smallest networks, twice as many each time, if their number is open."""
         number, best, n_worse = self.settings.n_networks, np.inf, 0
-        most = min(_MOST_NETWORKS, len(self.problem.network.rows) // _FEWEST_SAMPLES)
+        most = min(_MOST_NETWORKS, len(self.problem.network.samples) // _FEWEST_SAMPLES)
         while n_worse < (_PATIENCE if number <= _MANY_NETWORKS else 1):
             settings = replace(self.settings, n_networks=number)
             state = start_mixture(self.problem, settings, self.generator)

@@ -1,6 +1,6 @@
 """Networks to begin with."""
 
-from skdgn._fit.starts.completion import complete_rows
+from skdgn._fit.starts.completion import complete_samples
 from skdgn._fit.starts.growth import LatentPoints, add_units, halve_latent_space, remove_units
 from skdgn._fit.starts.initialization import Start, starting_methods, starting_network
 from skdgn._fit.starts.mixture_starts import (
@@ -17,7 +17,7 @@ __all__ = [
     "Start",
     "add_units",
     "bend_network",
-    "complete_rows",
+    "complete_samples",
     "find_responsibilities",
     "halve_latent_space",
     "hold_tournament",

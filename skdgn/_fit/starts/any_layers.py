@@ -1,4 +1,4 @@
-"""A network of any layers fitted to latent coordinates and rows by least squares: a start for EM.
+"""Any layers fitted to latent coordinates and samples by least squares: a start for EM.
 
 Every sample is a region of its own, whose posterior is the point of its coordinates: so a step of
 least squares is an M-step.
@@ -43,26 +43,26 @@ class _Candidate(NamedTuple):
 
 def fit_any_layers(
     coordinates: Floats,
-    rows: Floats,
+    samples: Floats,
     architecture: Architecture,
     generator: np.random.Generator,
     to_beat: float = np.inf,
 ) -> Network:
-    """Fit a network to coordinates (n, s) and rows (n, d); see `fit_to_coordinates`."""
-    pairs = average_pairs(Pairs(coordinates, rows))
+    """Fit a network to coordinates (n, s) and samples (n, d); see `fit_to_coordinates`."""
+    pairs = average_pairs(Pairs(coordinates, samples))
     imitations = [
         imitate(
-            fit_to_coordinates(coordinates, rows, counterpart, generator, to_beat),
+            fit_to_coordinates(coordinates, samples, counterpart, generator, to_beat),
             architecture,
             pairs.latent,
         )
-        for counterpart in dense_counterparts(architecture, rows.shape[1])
+        for counterpart in dense_counterparts(architecture, samples.shape[1])
     ]
     if imitations:
-        return min(imitations, key=lambda network: _loss(network, Pairs(coordinates, rows)))
+        return min(imitations, key=lambda network: _loss(network, Pairs(coordinates, samples)))
     statistics = _statistics(pairs)
-    noise = KINDS["spherical"].from_variances(np.ones(rows.shape[1]))
-    networks = [architecture.draw(rows.shape[1], generator) for _ in range(_ROUNDS[0][0])]
+    noise = KINDS["spherical"].from_variances(np.ones(samples.shape[1]))
+    networks = [architecture.draw(samples.shape[1], generator) for _ in range(_ROUNDS[0][0])]
     n_parameters = sum(layer.n_parameters for layer in networks[0].layers)
     efforts = _ROUNDS if n_parameters * pairs.targets.size <= _MUCH_WORK else _FEWER_ROUNDS
     networks = [

@@ -1,10 +1,10 @@
-"""Complete tables to start from: holes filled in by a linear model.
+"""Complete tables to start from: missing values filled in by a linear model.
 
-A start needs rows without holes.  Factor analysis by EM fills them in; it is rough, and only where
-EM begins depends on it.  Everything is done for all rows at once: a row's posterior covariance is
-the inverse of a sum over the features that were observed.
+A start needs complete samples.  Factor analysis by EM fills them in; it is rough, and only
+where EM begins depends on it.  Everything is done for all samples at once: a sample's posterior
+covariance is the inverse of a sum over the features that were observed.
 
-Shapes: ``n`` rows, ``d`` features, ``q`` factors.
+Shapes: ``n`` samples, ``d`` features, ``q`` factors.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from skdgn._runtime import Floats
 
 _MOST_FACTORS = 6
 _ITERATIONS = 30
-# Of the features' variance: keeps every step well posed, whatever the rows.
+# Of the features' variance: keeps every step well posed, whatever the samples.
 _SMALLEST_VARIANCE = 1e-2
-# Rows' worth of loadings of zero: features seldom observed are not explained by chance.
+# Samples' worth of loadings of zero: features seldom observed are not explained by chance.
 _RIDGE = 2.0
 
 
-def complete_rows(rows: Floats, row_weights: Floats) -> Floats:
-    """Fill in the holes of rows (n, d), centered and of unit variance, by factor analysis."""
-    is_observed = ~np.isnan(rows)
+def complete_samples(samples: Floats, sample_weights: Floats) -> Floats:
+    """Fill in missing values of samples (n, d), centered, of unit variance, by factor analysis."""
+    is_observed = ~np.isnan(samples)
     if is_observed.all():
-        return rows
-    known = np.where(is_observed, rows, 0.0)
+        return samples
+    known = np.where(is_observed, samples, 0.0)
     mask = is_observed.astype(np.float64)
-    n_features = rows.shape[1]
+    n_features = samples.shape[1]
     n_factors = max(1, min(_MOST_FACTORS, n_features - 1))
-    weights = row_weights / row_weights.mean()
+    weights = sample_weights / sample_weights.mean()
 
     # To begin with, as if the values of a feature were missing whatever the others are.
-    seen = np.maximum(weights @ mask, 1.0) / len(rows)
-    products = OfSamples(known / seen, weights / len(rows))
+    seen = np.maximum(weights @ mask, 1.0) / len(samples)
+    products = OfSamples(known / seen, weights / len(samples))
     floors = np.full(n_features, _SMALLEST_VARIANCE)
     loadings, noise = KINDS["factor"].from_gaussian(products, n_factors, floors, 0)
     variances = noise.errors
@@ -44,7 +44,7 @@ def complete_rows(rows: Floats, row_weights: Floats) -> Floats:
         factors, second = _factor_moments(mask, known - mask * center, loadings, variances)
         center, loadings, variances = _update(mask * weights[:, None], known, factors, second)
     factors, _ = _factor_moments(mask, known - mask * center, loadings, variances)
-    return np.where(is_observed, rows, center + factors @ loadings.T)
+    return np.where(is_observed, samples, center + factors @ loadings.T)
 
 
 def _factor_moments(
@@ -62,15 +62,15 @@ def _factor_moments(
 def _update(
     weights: Floats, known: Floats, factors: Floats, second: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Regress every feature on the factors of the rows where it was observed."""
-    n_rows, n_factors = factors.shape
+    """Regress every feature on the factors of the samples where it was observed."""
+    n_samples, n_factors = factors.shape
     n_features = known.shape[1]
-    design = np.concatenate([factors, np.ones((n_rows, 1))], axis=1)
-    moments = np.empty((n_rows, n_factors + 1, n_factors + 1))
+    design = np.concatenate([factors, np.ones((n_samples, 1))], axis=1)
+    moments = np.empty((n_samples, n_factors + 1, n_factors + 1))
     moments[:, :-1, :-1] = second
     moments[:, -1, :] = design
     moments[:, :, -1] = design
-    grams = (weights.T @ moments.reshape(n_rows, -1)).reshape(n_features, *moments.shape[1:])
+    grams = (weights.T @ moments.reshape(n_samples, -1)).reshape(n_features, *moments.shape[1:])
     targets = (weights * known).T @ design
     ridge = np.diag([_RIDGE] * n_factors + [0.0])
     solution = np.linalg.solve(grams + ridge, targets[:, :, None])[:, :, 0]

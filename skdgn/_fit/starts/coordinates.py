@@ -1,7 +1,7 @@
 """Latent coordinates found on the data, before any network: where a fit may start.
 
-Each function takes rows (n, d), centered and of unit variance, the number of latent dimensions and
-a generator, and returns scores (n, s) whose order along each column is all that counts:
+Each function takes samples (n, d), centered and of unit variance, the number of latent dimensions
+and a generator, and returns scores (n, s) whose order along each column is all that counts:
 `gaussianize` turns them into coordinates that look like draws from N(0, I).  No start suits all
 data: a closed curve defeats Isomap, a folded sheet defeats principal components.
 """
@@ -41,18 +41,18 @@ N_POINTS = 500
 
 
 def find_coordinates(
-    rows: Floats, n_components: int, method: str, generator: np.random.Generator
+    samples: Floats, n_components: int, method: str, generator: np.random.Generator
 ) -> Floats:
     """Find scores by a method of `METHODS` and make them Gaussian.
 
     Parameters
     ----------
-    rows : ndarray of shape (n, d)
+    samples : ndarray of shape (n, d)
         Centered, of unit variance (constant columns may be zero).
     n_components : int
         Number of latent dimensions; may exceed the number of features.
     method : {"tree", "isomap", "pca", "independent", "sheet", "random"}
-        The tree orders rows along a line; asked for more dimensions, Isomap stands in for it.
+        The tree orders samples along a line; asked for more dimensions, Isomap stands in for it.
     generator : numpy.random.Generator
 
     Returns
@@ -63,42 +63,42 @@ def find_coordinates(
     --------
     >>> import numpy as np
     >>> from skdgn._fit.starts.coordinates import find_coordinates
-    >>> rows = np.array([[-1.2], [0.3], [1.6], [-0.7]])
-    >>> abs(find_coordinates(rows, 1, "tree", np.random.default_rng(0)).ravel())
+    >>> samples = np.array([[-1.2], [0.3], [1.6], [-0.7]])
+    >>> abs(find_coordinates(samples, 1, "tree", np.random.default_rng(0)).ravel())
     array([1.15, 0.32, 1.15, 0.32])
     """
     if method == "tree" and n_components > 1:
         method = "isomap"
-    return gaussianize(METHODS[method](rows, n_components, generator), generator)
+    return gaussianize(METHODS[method](samples, n_components, generator), generator)
 
 
 def gaussianize(scores: Floats, generator: np.random.Generator) -> Floats:
     """Decorrelate scores (n, s), then replace each by the normal quantile of its rank.
 
-    Ties are broken at random: where the rows say nothing about z, its posterior is the prior.
+    Ties are broken at random: where the samples say nothing about z, its posterior is the prior.
     """
     rotated = scores
     if scores.shape[1] > 1:
         centered = scores - scores.mean(axis=0)
         rotated = centered @ np.linalg.eigh(centered.T @ centered)[1][:, ::-1]
-    n_rows = len(scores)
-    shuffled = generator.permutation(n_rows)
+    n_samples = len(scores)
+    shuffled = generator.permutation(n_samples)
     order = shuffled[np.argsort(rotated[shuffled], axis=0, kind="stable")]
     coordinates = np.empty_like(rotated)
-    quantiles = ndtri((np.arange(n_rows) + 0.5) / n_rows)
+    quantiles = ndtri((np.arange(n_samples) + 0.5) / n_samples)
     np.put_along_axis(coordinates, order, quantiles[:, None], axis=0)
     return coordinates
 
 
-def tree_scores(rows: Floats, n_components: int, generator: np.random.Generator) -> Floats:
-    """Order rows by a walk along their Euclidean minimum spanning tree.
+def tree_scores(samples: Floats, n_components: int, generator: np.random.Generator) -> Floats:
+    """Order samples by a walk along their Euclidean minimum spanning tree.
 
     The walk starts at one end of the tree's longest path and goes to the other, visiting on its way
-    each branch it passes, the shorter first.  So a row beside the curve keeps its place, and a
+    each branch it passes, the shorter first.  So a sample beside the curve keeps its place, and a
     second arm, or a separate cluster, gets a stretch of its own.
     """
-    distances = _distances(rows)
-    neighbors: list[list[int]] = [[] for _ in rows]
+    distances = _distances(samples)
+    neighbors: list[list[int]] = [[] for _ in samples]
     for parent, child in zip(*_spanning_tree(distances), strict=True):
         neighbors[parent].append(int(child))
         neighbors[child].append(int(parent))
@@ -109,9 +109,9 @@ def tree_scores(rows: Floats, n_components: int, generator: np.random.Generator)
     for vertex in reversed(order):
         reaches[parents[vertex]] = max(reaches[parents[vertex]], reaches[vertex])
 
-    scores = np.empty((len(rows), 1))
+    scores = np.empty((len(samples), 1))
     waiting = [order[0]]
-    for place in range(len(rows)):
+    for place in range(len(samples)):
         vertex = waiting.pop()
         scores[vertex] = place
         onward = [neighbor for neighbor in neighbors[vertex] if neighbor != parents[vertex]]
@@ -119,19 +119,19 @@ def tree_scores(rows: Floats, n_components: int, generator: np.random.Generator)
     return scores
 
 
-def isomap_scores(rows: Floats, n_components: int, generator: np.random.Generator) -> Floats:
+def isomap_scores(samples: Floats, n_components: int, generator: np.random.Generator) -> Floats:
     """Scale distances along the neighborhood graph down to ``n_components`` dimensions.
 
     Notes
     -----
     Landmark version: classical scaling of the squared distances ``F`` between the landmarks, and
-    for every row the affine function of its squared distances ``f`` to the landmarks that
+    for every sample the affine function of its squared distances ``f`` to the landmarks that
     reproduces it, ``-(f - mean F) V / (2 sqrt(lambda))`` (de Silva and Tenenbaum, *Sparse
     multidimensional scaling using landmark points*, 2004).
     """
-    n_rows = len(rows)
-    distances = _distances(rows)
-    landmarks = generator.choice(n_rows, size=min(N_LANDMARKS, n_rows), replace=False)
+    n_samples = len(samples)
+    distances = _distances(samples)
+    landmarks = generator.choice(n_samples, size=min(N_LANDMARKS, n_samples), replace=False)
     squares = dijkstra(_neighborhood_graph(distances), directed=False, indices=landmarks).T ** 2
     means = squares[landmarks].mean(axis=0)
     centered = squares[landmarks] - means
@@ -143,21 +143,23 @@ def isomap_scores(rows: Floats, n_components: int, generator: np.random.Generato
     return _pad(scores, n_components)
 
 
-def principal_scores(rows: Floats, n_components: int, generator: np.random.Generator) -> Floats:
+def principal_scores(samples: Floats, n_components: int, generator: np.random.Generator) -> Floats:
     """Project on the principal axes."""
-    axes, _ = principal_axes(rows, n_components)
-    return _pad((rows - rows.mean(axis=0)) @ axes, n_components)
+    axes, _ = principal_axes(samples, n_components)
+    return _pad((samples - samples.mean(axis=0)) @ axes, n_components)
 
 
-def independent_scores(rows: Floats, n_components: int, generator: np.random.Generator) -> Floats:
+def independent_scores(
+    samples: Floats, n_components: int, generator: np.random.Generator
+) -> Floats:
     """Turn the principal components to where they are least alike a Gaussian, each on its own.
 
     Bends along one latent variable that others do not take part in are found there (FastICA:
     Hyvarinen, *Fast and robust fixed-point algorithms for independent component analysis*, 1999).
     """
-    axes, variances = principal_axes(rows, n_components)
+    axes, variances = principal_axes(samples, n_components)
     kept = variances > _NO_VARIANCE * max(variances[0], 1e-300)
-    white = (rows - rows.mean(axis=0)) @ (axes[:, kept] / np.sqrt(variances[kept]))
+    white = (samples - samples.mean(axis=0)) @ (axes[:, kept] / np.sqrt(variances[kept]))
     n_kept = white.shape[1]
     turn = np.linalg.qr(generator.standard_normal((n_kept, n_kept)))[0]
     for _ in range(_ICA_STEPS):
@@ -169,18 +171,18 @@ def independent_scores(rows: Floats, n_components: int, generator: np.random.Gen
     return _pad(white @ turn.T * np.arange(n_kept, 0, -1.0), n_components)
 
 
-def sheet_scores(rows: Floats, n_components: int, generator: np.random.Generator) -> Floats:
+def sheet_scores(samples: Floats, n_components: int, generator: np.random.Generator) -> Floats:
     """Find a sheet by Isomap, and principal components of what it leaves.
 
-    The sheet is the mean of the rows that are near each other on it.
+    The sheet is the mean of the samples that are near each other on it.
     """
     if n_components <= _SHEET_DIMENSIONS:
-        return isomap_scores(rows, n_components, generator)
-    sheet = isomap_scores(rows, _SHEET_DIMENSIONS, generator)
+        return isomap_scores(samples, n_components, generator)
+    sheet = isomap_scores(samples, _SHEET_DIMENSIONS, generator)
     sheet /= np.maximum(sheet.std(axis=0), 1e-300)
-    n_neighbors = min(2 * N_NEIGHBORS, len(rows) - 1)
+    n_neighbors = min(2 * N_NEIGHBORS, len(samples) - 1)
     nearest = np.argpartition(_distances(sheet), n_neighbors, axis=1)[:, : n_neighbors + 1]
-    rest = rows - rows[nearest].mean(axis=1)
+    rest = samples - samples[nearest].mean(axis=1)
     others = principal_scores(rest, n_components - _SHEET_DIMENSIONS, generator)
     # Smaller than the sheet: `gaussianize` must not mix them with it.
     others /= 10.0 * np.maximum(others.std(axis=0)[:1].max(initial=0.0), 1e-300)
@@ -189,17 +191,17 @@ def sheet_scores(rows: Floats, n_components: int, generator: np.random.Generator
     return np.hstack([sheet, others])
 
 
-def random_scores(rows: Floats, n_components: int, generator: np.random.Generator) -> Floats:
+def random_scores(samples: Floats, n_components: int, generator: np.random.Generator) -> Floats:
     """Draw a random smooth curve (or surface) through the data and take the nearest point on it."""
     latent = generator.standard_normal((N_POINTS, n_components))
     frequencies = 1.5 * generator.standard_normal((n_components, N_WAVES))
     waves = np.sin(latent @ frequencies + generator.uniform(0.0, 2.0 * np.pi, N_WAVES))
-    # Random combinations of rows have the covariance of the rows.
-    points = waves @ generator.standard_normal((N_WAVES, len(rows))) @ rows
+    # Random combinations of samples have the covariance of the samples.
+    points = waves @ generator.standard_normal((N_WAVES, len(samples))) @ samples
     points -= points.mean(axis=0)
     deviations = points.std(axis=0)
-    points *= rows.std(axis=0) / np.where(deviations > 0.0, deviations, 1.0)
-    return latent[_distances(rows, points).argmin(axis=1)]
+    points *= samples.std(axis=0) / np.where(deviations > 0.0, deviations, 1.0)
+    return latent[_distances(samples, points).argmin(axis=1)]
 
 
 METHODS: dict[str, FindScores] = {
@@ -212,17 +214,17 @@ METHODS: dict[str, FindScores] = {
 }
 
 
-def principal_axes(rows: Floats, n_axes: int) -> tuple[Floats, Floats]:
+def principal_axes(samples: Floats, n_axes: int) -> tuple[Floats, Floats]:
     """Return the first principal axes (d, k) and variances (k,), ``k = min(n_axes, d)``."""
-    n_rows, n_features = rows.shape
-    centered = rows - rows.mean(axis=0)
+    n_samples, n_features = samples.shape
+    centered = samples - samples.mean(axis=0)
     n_axes = min(n_axes, n_features)
-    if n_axes <= n_rows < n_features:
-        # Products of the rows with each other are fewer.
+    if n_axes <= n_samples < n_features:
+        # Products of the samples with each other are fewer.
         _, sizes, directions = scipy.linalg.svd(centered, full_matrices=False)
-        return directions[:n_axes].T, sizes[:n_axes] ** 2 / n_rows
+        return directions[:n_axes].T, sizes[:n_axes] ** 2 / n_samples
     variances, axes = scipy.linalg.eigh(
-        centered.T @ centered / n_rows, subset_by_index=(n_features - n_axes, n_features - 1)
+        centered.T @ centered / n_samples, subset_by_index=(n_features - n_axes, n_features - 1)
     )
     return axes[:, ::-1], np.maximum(variances[::-1], 0.0)
 
@@ -276,28 +278,29 @@ def _root_tree(
 
 
 def _neighborhood_graph(distances: Floats) -> csr_array:
-    """Join each row to its nearest neighbors, and clusters by the edges of the spanning tree."""
-    n_rows = len(distances)
-    n_neighbors = min(N_NEIGHBORS, n_rows - 1)
+    """Join each sample to its nearest neighbors, and clusters by the edges of the spanning tree."""
+    n_samples = len(distances)
+    n_neighbors = min(N_NEIGHBORS, n_samples - 1)
     nearest = np.argpartition(distances, n_neighbors, axis=1)[:, : n_neighbors + 1]
     parents, children = _spanning_tree(distances)
-    heads = np.concatenate([np.repeat(np.arange(n_rows), n_neighbors + 1), parents])
+    heads = np.concatenate([np.repeat(np.arange(n_samples), n_neighbors + 1), parents])
     tails = np.concatenate([nearest.ravel(), children])
     # Converted to a sparse array, an edge listed twice would count twice its length.
-    edges = np.unique(heads * n_rows + tails)
+    edges = np.unique(heads * n_samples + tails)
     # Shortest paths need indices of 32 bits, says SciPy 1.11.
-    heads, tails = np.stack(np.divmod(edges, n_rows)).astype(np.int32)
-    return csr_array((distances[heads, tails], (heads, tails)), shape=(n_rows, n_rows))
+    heads, tails = np.stack(np.divmod(edges, n_samples)).astype(np.int32)
+    return csr_array((distances[heads, tails], (heads, tails)), shape=(n_samples, n_samples))
 
 
-def _distances(rows: Floats, others: Floats | None = None) -> Floats:
+def _distances(samples: Floats, others: Floats | None = None) -> Floats:
     """Return Euclidean distances (n, m) by one matrix product.
 
-    Cancellation leaves a rounding error of 1e-8 between coinciding rows: of no matter for a start.
+    Cancellation leaves a rounding error of 1e-8 between coinciding samples: of no matter for a
+    start.
     """
-    others = rows if others is None else others
-    squares = -2.0 * rows @ others.T
-    squares += np.einsum("nd,nd->n", rows, rows)[:, None]
+    others = samples if others is None else others
+    squares = -2.0 * samples @ others.T
+    squares += np.einsum("nd,nd->n", samples, samples)[:, None]
     squares += np.einsum("md,md->m", others, others)
     return np.sqrt(np.maximum(squares, 0.0, out=squares), out=squares)
 

@@ -38,7 +38,7 @@ def write_linear_network(slopes: Floats, mean: Floats, architecture: Architectur
     quantiles of the latent variables and no output yet.
     """
     n_components = slopes.shape[1]
-    # Rows that read z from the values before a layer: z = reading @ values + shift.
+    # Samples that read z from the values before a layer: z = reading @ values + shift.
     reading, shift = np.eye(n_components), np.zeros(n_components)
     coefs, intercepts = [], []
     widths, activations = architecture.hidden_layer_sizes, architecture.activations

@@ -17,18 +17,18 @@ from skdgn._fit.starts.least_squares import fit_to_coordinates
 from skdgn._network import Architecture, Network
 from skdgn._runtime import Floats, Integers
 
-# More rows for each latent dimension cost more and change a start little.
-MAX_ROWS = 500
+# More samples for each latent dimension cost more and change a start little.
+MAX_SAMPLES = 500
 
 
 class Start(NamedTuple):
     """A starting network, and what it was fitted to."""
 
     network: Network
-    coordinates: Floats  # (m, s): latent coordinates of the rows it was fitted to
-    residuals: Floats  # (m, d): what these rows are off
+    coordinates: Floats  # (m, s): latent coordinates of the samples it was fitted to
+    residuals: Floats  # (m, d): what these samples are off
     residual_variances: Floats  # (d,): zero where the fit is exact
-    sample: Integers  # (m,): which rows these were
+    sample: Integers  # (m,): which samples these were
 
 
 def starting_methods(architecture: Architecture) -> tuple[str, ...]:
@@ -41,19 +41,19 @@ def starting_methods(architecture: Architecture) -> tuple[str, ...]:
 
 
 def starting_network(
-    rows: Floats,
+    samples: Floats,
     architecture: Architecture,
     method: str,
     generator: np.random.Generator,
     to_beat: float = np.inf,
 ) -> Start:
-    """Find coordinates on the rows and fit a network to them.
+    """Find coordinates on the samples and fit a network to them.
 
     Parameters
     ----------
-    rows : ndarray of shape (n, d)
-        Centered, of unit variance (constant columns may be zero).  Of more than `MAX_ROWS` rows for
-        each latent dimension, a random sample is used.
+    samples : ndarray of shape (n, d)
+        Centered, of unit variance (constant columns may be zero).  Of more than `MAX_SAMPLES`
+        samples for each latent dimension, a random sample is used.
     architecture : Architecture
         Without a hidden layer the start is probabilistic principal components, whatever the method.
     method : {"tree", "isomap", "pca", "independent", "sheet", "random"}
@@ -74,50 +74,50 @@ def starting_network(
     >>> from skdgn._network import Activation, Architecture
     >>> generator = np.random.default_rng(0)
     >>> angle = generator.uniform(0.0, 2.0 * np.pi, 500)
-    >>> rows = np.sqrt(2.0) * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    >>> samples = np.sqrt(2.0) * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     >>> relu = Activation.from_name("relu", 0.0)
-    >>> start = starting_network(rows, Architecture.alike(1, (8, 8), relu), "tree", generator)
+    >>> start = starting_network(samples, Architecture.alike(1, (8, 8), relu), "tree", generator)
     >>> start.network.hidden_layer_sizes
     (8, 8)
     >>> bool(np.all(start.residual_variances < 0.01))
     True
     """
-    sample = np.arange(len(rows))
-    most_rows = MAX_ROWS * architecture.n_components
-    if len(rows) > most_rows:
-        sample = np.sort(generator.choice(len(rows), size=most_rows, replace=False))
-        rows = rows[sample]
+    sample = np.arange(len(samples))
+    most_samples = MAX_SAMPLES * architecture.n_components
+    if len(samples) > most_samples:
+        sample = np.sort(generator.choice(len(samples), size=most_samples, replace=False))
+        samples = samples[sample]
     if architecture.is_linear:
-        network, coordinates, residuals = _probabilistic_pca(rows, architecture.n_components)
+        network, coordinates, residuals = _probabilistic_pca(samples, architecture.n_components)
         # Not the residuals of the coordinates: as posterior means, these shrink toward zero.
-        variances = rows.var(axis=0) - np.sum(network.coefs[-1] ** 2, axis=1)
+        variances = samples.var(axis=0) - np.sum(network.coefs[-1] ** 2, axis=1)
         return Start(network, coordinates, residuals, np.maximum(variances, 0.0), sample)
-    coordinates = find_coordinates(rows, architecture.n_components, method, generator)
+    coordinates = find_coordinates(samples, architecture.n_components, method, generator)
     fit = fit_to_coordinates if architecture.blueprints is None else fit_any_layers
-    network = fit(coordinates, rows, architecture, generator, to_beat)
-    residuals = rows - network.forward(coordinates)
+    network = fit(coordinates, samples, architecture, generator, to_beat)
+    residuals = samples - network.forward(coordinates)
     return Start(network, coordinates, residuals, np.mean(residuals**2, axis=0), sample)
 
 
-def _probabilistic_pca(rows: Floats, n_components: int) -> tuple[Network, Floats, Floats]:
+def _probabilistic_pca(samples: Floats, n_components: int) -> tuple[Network, Floats, Floats]:
     """Return the maximum likelihood solution of probabilistic PCA.
 
-    Also posterior means (n, s), and what is left of the rows beside the principal axes.
+    Also posterior means (n, s), and what is left of the samples beside the principal axes.
     """
-    n_features = rows.shape[1]
+    n_features = samples.shape[1]
     kept = min(n_components, n_features)
-    axes, variances = principal_axes(rows, kept)
-    mean = rows.mean(axis=0)
-    residuals = rows - mean
+    axes, variances = principal_axes(samples, kept)
+    mean = samples.mean(axis=0)
+    residuals = samples - mean
     residuals -= (residuals @ axes) @ axes.T
     # With no feature left over, the data say nothing about the noise: half the least variance.
-    left_over = float(np.square(residuals).sum()) / len(rows)
+    left_over = float(np.square(residuals).sum()) / len(samples)
     noise = left_over / (n_features - kept) if kept < n_features else 0.5 * variances[-1]
     signal = np.maximum(variances[:kept] - noise, 0.0)
     loadings = np.zeros((n_features, n_components))
     loadings[:, :kept] = axes[:, :kept] * np.sqrt(signal)
-    coordinates = np.zeros((len(rows), n_components))
+    coordinates = np.zeros((len(samples), n_components))
     # Where there is no variance, there is no signal either.
     divisors = np.where(variances[:kept] > 0.0, variances[:kept], 1.0)
-    coordinates[:, :kept] = (rows - mean) @ (axes[:, :kept] * np.sqrt(signal) / divisors)
+    coordinates[:, :kept] = (samples - mean) @ (axes[:, :kept] * np.sqrt(signal) / divisors)
     return Network.dense((loadings,), (mean,)), coordinates, residuals

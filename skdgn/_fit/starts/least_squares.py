@@ -1,4 +1,4 @@
-"""A network fitted to latent coordinates and rows by least squares: where EM may start.
+"""A network fitted to latent coordinates and samples by least squares: where EM may start.
 
 Narrow deep networks fail at that from most random weights; the fit therefore grows several
 candidates and goes on with those that do best.
@@ -45,7 +45,7 @@ DEEP_ROUNDS = ((8, 3), (3, 5), (1, 10))
 # A search whose residuals after a round are so many times those of another start goes no further.
 HOPELESS = 4.0
 
-# How many of the last fits are compared on all rows, and how many steps the best is given there.
+# How many of the last fits are compared on all samples, and how many steps the best is given there.
 MAX_FINALISTS = 4
 LAST_STEPS = 2
 
@@ -64,12 +64,12 @@ TOLERANCE = 1e-4
 
 def fit_to_coordinates(
     coordinates: Floats,
-    rows: Floats,
+    samples: Floats,
     architecture: Architecture,
     generator: np.random.Generator,
     to_beat: float = np.inf,
 ) -> Network:
-    """Fit a network with hidden layers to coordinates (n, s) and rows (n, d) by least squares.
+    """Fit a network with hidden layers to coordinates (n, s) and samples (n, d) by least squares.
 
     Notes
     -----
@@ -78,7 +78,7 @@ def fit_to_coordinates(
     projection, Kaufman's form: `_step_system`).  The search ends early if its first round leaves a
     mean squared residual far above ``to_beat``.
     """
-    pairs = Pairs(coordinates, rows)
+    pairs = Pairs(coordinates, samples)
     hidden = _search_hidden_layers(pairs, architecture, generator, to_beat)
     fit = _fit_output_layer(hidden, architecture.activations, pairs)
     return _balance((*fit.hidden, fit.output), architecture.activations)
@@ -114,7 +114,8 @@ def _search_hidden_layers(
     widths, activations = architecture.hidden_layer_sizes, architecture.activations
     rounds = SHALLOW_ROUNDS if len(widths) == 1 else DEEP_ROUNDS
     averages = average_pairs(pairs)
-    # Of the averages alone, whose residuals are smaller than those of rows: a cautious comparison.
+    # Of the averages alone, whose residuals are smaller than those of samples: a cautious
+    # comparison.
     hopeless = HOPELESS * to_beat * averages.targets.size
     if pairs.targets.shape[1] > MAX_TARGETS:
         # Squared error is blind to rotations, and neighbors' averages vary in few directions.
@@ -153,7 +154,7 @@ def _search_hidden_layers(
     if best.loss > hopeless:
         return best.hidden
     # Averages hide what a steep unit does between them, most of all at the ends, where neighbors
-    # lie far apart: the rows themselves have the last word, and a few steps.
+    # lie far apart: the samples themselves have the last word, and a few steps.
     revived = [_revive(fit, averages, generator) for fit in finalists[-MAX_FINALISTS:]]
     judged = [_fit_output_layer(fit.hidden, activations, pairs) for fit in revived]
     best = min(judged, key=lambda fit: fit.loss)
@@ -171,8 +172,8 @@ def _average_neighbors(pairs: Pairs) -> Pairs:
 
     Halves groups at the median of their widest coordinate: quantile bins in one dimension.
     """
-    coordinates, rows = pairs
-    n_groups = min(len(rows), MAX_PAIRS * coordinates.shape[1])
+    coordinates, samples = pairs
+    n_groups = min(len(samples), MAX_PAIRS * coordinates.shape[1])
     groups: list[Integers] = []
     # In one dimension, sorted once and for all.
     waiting = [(np.argsort(coordinates[:, 0], kind="stable"), n_groups)]
@@ -193,7 +194,7 @@ def _average_neighbors(pairs: Pairs) -> Pairs:
     firsts = np.cumsum(sizes) - sizes
     return Pairs(
         np.add.reduceat(coordinates[members], firsts) / sizes[:, None],
-        np.add.reduceat(rows[members], firsts) / sizes[:, None],
+        np.add.reduceat(samples[members], firsts) / sizes[:, None],
     )
 
 
@@ -343,8 +344,8 @@ def _step_system(fit: _Fit) -> tuple[Floats, Floats]:
     (Kaufman, *A variable projection method for solving separable nonlinear least squares problems*,
     1975).
 
-    Of a single hidden layer ``downstream_kl`` is one row of the output layer, so that the matrix is
-    the product, entry by entry, of those of the output layer and of one target.
+    Of a single hidden layer ``downstream_kl`` is one row of the output layer, so that the matrix
+    is the product, entry by entry, of those of the output layer and of one target.
     """
     n_pairs, n_targets = fit.residuals.shape
     if len(fit.hidden) == 1:

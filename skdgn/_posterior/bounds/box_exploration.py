@@ -73,16 +73,16 @@ class BoxExplorer:
 
     network: Network
     noise: Noise
-    rows: Floats
+    samples: Floats
 
     def bound(self, boxes: LatentBoxes) -> BoxBounds:
         """Bound what boxes contribute to the log density of every sample."""
-        shape = len(self.rows), len(boxes.halves)
+        shape = len(self.samples), len(boxes.halves)
         lower, upper = np.empty(shape), np.empty(shape)
         n_cuts = np.empty(shape[1], dtype=np.intp)
         log_masses = boxes.log_masses()
         largest = max(layer.n_outputs for layer in self.network.layers)
-        size = max(1, _NUMBERS_AT_A_TIME // (largest * (len(self.rows) + 8)))
+        size = max(1, _NUMBERS_AT_A_TIME // (largest * (len(self.samples) + 8)))
         for begin in range(0, shape[1], size):
             part = np.arange(begin, min(begin + size, shape[1]))
             enclosures = enclose_outputs(self.network, boxes.take(part))
@@ -98,12 +98,12 @@ class BoxExplorer:
     @cached_property
     def _groups(self) -> list[_Group]:
         """Samples of which the same features were observed."""
-        patterns, owner = np.unique(~np.isnan(self.rows), axis=0, return_inverse=True)
+        patterns, owner = np.unique(~np.isnan(self.samples), axis=0, return_inverse=True)
         groups = []
         for number, pattern in enumerate(patterns):
             indices, features = np.flatnonzero(owner.ravel() == number), np.flatnonzero(pattern)
             noise = self.noise if pattern.all() else self.noise.restrict(features)
-            whitened = noise.whiten(self.rows[np.ix_(indices, features)])
+            whitened = noise.whiten(self.samples[np.ix_(indices, features)])
             sizes = np.abs(noise.whiten(np.eye(features.size)))
             if np.count_nonzero(sizes) == features.size:
                 sizes = np.diagonal(sizes)
@@ -115,7 +115,7 @@ class BoxExplorer:
         n_components = self.network.n_components
         points = np.random.default_rng(0).standard_normal((_N_POINTS, n_components))
         images = self.network.forward(points)
-        centers = np.empty((len(self.rows), n_components))
+        centers = np.empty((len(self.samples), n_components))
         for group in self._groups:
             whitened = group.noise.whiten(images[:, group.features])
             products = group.whitened @ whitened.T
@@ -133,17 +133,17 @@ class BoxExplorer:
         n_components = self.network.n_components
         few_cuts = _FEW_CUTS[n_components - 1] if few_cuts is None else few_cuts
         log_lower = self._first_lower_bounds()
-        log_heights = np.empty(len(self.rows))
+        log_heights = np.empty(len(self.samples))
         for group in self._groups:
             log_heights[group.indices] = group.log_constant
         reach = _root(log_heights - log_lower, gaussians)
         log_rest = log_heights + math.log(2 * n_components) + log_ndtr(-reach)
         boxes = LatentBoxes(np.zeros((1, n_components)), np.array([reach])).divide()
-        matters = np.ones((len(self.rows), len(boxes.halves)), dtype=bool)
+        matters = np.ones((len(self.samples), len(boxes.halves)), dtype=bool)
         leaves, leaf_matters, n_boxes = [], [], 0
         while len(boxes.halves) > 0:
             bounds = self.bound(boxes)
-            below = np.full(len(self.rows), -np.inf)
+            below = np.full(len(self.samples), -np.inf)
             log_lower = np.maximum(log_lower, _add(below, bounds.lower, matters))
             dropped = _find_negligible(bounds.upper, matters, log_lower - _DROPPED)
             if gaussians is not None:

@@ -41,25 +41,25 @@ _LARGEST_GAIN = 500.0
 _NO_CODES = np.empty((1, 0), dtype=np.uint8)
 
 
-def bound_log_densities(explorer: Explorer, rows: Floats) -> Floats:
+def bound_log_densities(explorer: Explorer, samples: Floats) -> Floats:
     """Bound the log densities of samples (n, D), NaN where a value is missing: (n, 2).
 
     Both are minus infinity where squares overflow, as estimates are.
     """
-    visits = explorer.visit(rows)
-    posterior = Posterior(explorer, rows, visits)
-    bounds = np.full((len(rows), 2), -np.inf)
+    visits = explorer.visit(samples)
+    posterior = Posterior(explorer, samples, visits)
+    bounds = np.full((len(samples), 2), -np.inf)
     known = np.isfinite(visits.log_density)
     for indices, observed, likelihood in observed_likelihoods(
-        explorer.network, explorer.noise, rows
+        explorer.network, explorer.noise, samples
     ):
         search = BoundSearch(likelihood, _affordable_boxes(likelihood))
-        for n, row in zip(indices, observed, strict=True):
-            if len(row) == 0:
+        for n, sample in zip(indices, observed, strict=True):
+            if len(sample) == 0:
                 bounds[n] = 0.0  # all of the prior
             elif known[n]:
                 guess = visits.log_density[n], posterior.mean[n], posterior.covariance[n]
-                bounds[n] = search.bound(row, *guess)
+                bounds[n] = search.bound(sample, *guess)
     return bounds
 
 
@@ -108,7 +108,7 @@ class BoundSearch:
     most_boxes: int
 
     def bound(
-        self, row: Floats, log_density: float, mean: Floats, covariance: Floats
+        self, sample: Floats, log_density: float, mean: Floats, covariance: Floats
     ) -> tuple[float, float]:
         """Bound the log density of a sample (d,), from below and above.
 
@@ -117,7 +117,7 @@ class BoundSearch:
         """
         variances, axes = np.linalg.eigh(covariance)
         reach = _REACH * np.sqrt(np.maximum(variances, 0.0))
-        whitened = self.likelihood.noise.whiten(row[None])[0]
+        whitened = self.likelihood.noise.whiten(sample[None])[0]
         log_scale = self.likelihood.noise.log_constant
         edge = math.sqrt(2.0 * (max(log_scale - log_density, 0.0) + _OUTSIDE))
         outside = math.log(2 * len(mean)) + float(log_ndtr(-edge))

@@ -28,17 +28,17 @@ Gaussians = tuple[Floats, Floats]  # means, lower factors of the covariances
 
 
 class _Part(NamedTuple):
-    """Rows with the same features observed, in units of the noise."""
+    """Samples with the same features observed, in units of the noise."""
 
     indices: Integers
-    rows: Floats
+    samples: Floats
     regions: Regions
     references: References
     log_constant: float  # of p(x | z)
 
 
 class Comparison:
-    """The posteriors of some rows, ready to be compared.
+    """The posteriors of some samples, ready to be compared.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Comparison:
     table : ndarray of shape (n, D)
     visits : Visits
     order : ndarray of shape (v,)
-        The visits of each row, those of large responsibility first.
+        The visits of each sample, those of large responsibility first.
     factors, centers : ndarray of shape (v, S, S) and (v, S)
         Of the visits' untruncated Gaussians.
     """
@@ -69,7 +69,7 @@ class Comparison:
 
     @cached_property
     def _is_known(self) -> NDArray[np.bool_]:
-        """Rows that are not too far out for anything to be known."""
+        """Samples that are not too far out for anything to be known."""
         return np.isfinite(self._visits.log_density)
 
     @cached_property
@@ -78,7 +78,7 @@ class Comparison:
 
     @cached_property
     def _latent(self) -> Floats:
-        """Conditional mean of each row's heaviest region: its reference."""
+        """Conditional mean of each sample's heaviest region: its reference."""
         heaviest = self._heaviest
         return np.einsum("nst,nt->ns", self._factors[heaviest], self._centers[heaviest])
 
@@ -103,7 +103,7 @@ class Comparison:
 
     @cached_property
     def _complete_maps(self) -> AffineMaps:
-        """Maps of all regions, as complete rows see them."""
+        """Maps of all regions, as complete samples see them."""
         return self._visitor.frame.compose()
 
     def _parts(self) -> Iterator[_Part]:
@@ -117,14 +117,14 @@ class Comparison:
             else:
                 frame = choose_frame(part.partition.maps, part.noise)
                 maps = frame.compose()
-            rows = frame.whiten(part.rows)
+            samples = frame.whiten(part.samples)
             latent = self._latent[part.indices]
             regions = heaviest_regions[part.indices]
             images = np.einsum("nds,ns->nd", maps.slopes[regions], latent)
-            residuals = rows - maps.offsets[regions] - images
+            residuals = samples - maps.offsets[regions] - images
             yield _Part(
                 part.indices,
-                np.ascontiguousarray(rows),
+                np.ascontiguousarray(samples),
                 Regions(
                     maps.slopes,
                     maps.offsets,
@@ -137,7 +137,7 @@ class Comparison:
             )
 
     def log_density(self, latent: Floats) -> Floats:
-        """Log p(z | x) at latent points (m, S) for every row: (n, m)."""
+        """Log p(z | x) at latent points (m, S) for every sample: (n, m)."""
         partition = self._visitor.partition
         facets = partition.cells.facets()
         regions = _locate(
@@ -157,7 +157,7 @@ class Comparison:
                 same = regions == region
                 # What overflows has a log density of -inf.
                 with np.errstate(over="ignore"):
-                    here = part.rows[i] - images
+                    here = part.samples[i] - images
                     # A difference of squares, without squares: outliers would lose all digits.
                     squares = ((here - residual) * (here + residual)).sum(axis=1)
                     squares += ((latent - reference) * (latent + reference)).sum(axis=1)
@@ -169,27 +169,27 @@ class Comparison:
         return log_density
 
     def divergences(self, means: Floats, factors: Floats) -> Floats:
-        """KL(q || posterior) of a Gaussian for each row: (n,)."""
+        """KL(q || posterior) of a Gaussian for each sample: (n,)."""
         divergences = np.empty(len(self._table))
         for part in self._parts():
             n = part.indices
             expected = expect_log_joint(
-                part.regions, part.rows, part.references, means[n], factors[n]
+                part.regions, part.samples, part.references, means[n], factors[n]
             )
             divergences[n] = self._log_excess[n] - expected - entropies(factors[n])
         # What is negative is zero: it is a sum of terms of either sign, with rounding errors.
         return np.maximum(divergences, 0.0)
 
     def elbo(self, means: Floats, factors: Floats) -> Floats:
-        """Evidence lower bounds of Gaussians, one for each row: (n,)."""
+        """Evidence lower bounds of Gaussians, one for each sample: (n,)."""
         elbo = np.empty(len(self._table))
         n_components = means.shape[1]
         for part in self._parts():
             n = part.indices
             # Relative to nothing: the sum itself.
             nowhere = np.full(len(n), -1)
-            zeros = References(nowhere, np.zeros_like(part.rows), np.zeros_like(means[n]))
-            expected = expect_log_joint(part.regions, part.rows, zeros, means[n], factors[n])
+            zeros = References(nowhere, np.zeros_like(part.samples), np.zeros_like(means[n]))
+            expected = expect_log_joint(part.regions, part.samples, zeros, means[n], factors[n])
             log_prior = -n_components * LOG_SQRT_2PI
             elbo[n] = part.log_constant + log_prior + expected + entropies(factors[n])
         return elbo
@@ -197,7 +197,7 @@ class Comparison:
     def best_gaussians(
         self, means: Floats, covariances: Floats, given: Gaussians | None
     ) -> tuple[Floats, Floats, Floats]:
-        """Find the Gaussian of the smallest divergence for each row.
+        """Find the Gaussian of the smallest divergence for each sample.
 
         Means and covariances are the posterior's.  Returns means, factors and divergences.
         """
@@ -218,7 +218,7 @@ class Comparison:
                     gaussians.append((given[0][n], given[1][n]))
                 for mean, factor in gaussians:
                     value, best_mean, best_factor = improve_gaussian(
-                        part.regions, part.rows[i], part.references.of(i), mean, factor
+                        part.regions, part.samples[i], part.references.of(i), mean, factor
                     )
                     if value < smallest[n]:
                         smallest[n] = value

@@ -1,4 +1,4 @@
-"""Gaussians q(z | x) that a user gives, one for each row."""
+"""Gaussians q(z | x) that a user gives, one for each sample."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROUNDING_ASYMMETRY = 1e-8
 
 
 def check_gaussians(
-    means: ArrayLike | None, covariances: ArrayLike | None, n_rows: int, n_components: int
+    means: ArrayLike | None, covariances: ArrayLike | None, n_samples: int, n_components: int
 ) -> tuple[Floats, Floats]:
     """Check Gaussians; return their means and the lower factors of their covariances."""
     if means is None or covariances is None:
@@ -20,14 +20,14 @@ def check_gaussians(
         missing, other = names if means is None else names[::-1]
         raise ValueError(f"{missing} must be given together with {other}, got None.")
     checked = finite_array(means, "means")
-    if checked.shape != (n_rows, n_components):
+    if checked.shape != (n_samples, n_components):
         raise ValueError(
-            f"means must have shape {(n_rows, n_components)}, got shape {checked.shape}."
+            f"means must have shape {(n_samples, n_components)}, got shape {checked.shape}."
         )
     matrices = finite_array(covariances, "covariances")
-    if matrices.shape != (n_rows, n_components, n_components):
+    if matrices.shape != (n_samples, n_components, n_components):
         raise ValueError(
-            f"covariances must have shape {(n_rows, n_components, n_components)}, "
+            f"covariances must have shape {(n_samples, n_components, n_components)}, "
             f"got shape {matrices.shape}."
         )
     mirrored = np.swapaxes(matrices, 1, 2)

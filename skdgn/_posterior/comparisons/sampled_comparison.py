@@ -26,7 +26,7 @@ _N_REGIONS_TO_START_FROM = 2
 
 
 class SampledComparison:
-    """The posteriors of some rows, ready to be compared.
+    """The posteriors of some samples, ready to be compared.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ class SampledComparison:
         self._n_components = network.n_components
 
     def log_density(self, latent: Floats) -> Floats:
-        """Log p(z | x) at latent points (m, S) for every row: (n, m)."""
+        """Log p(z | x) at latent points (m, S) for every sample: (n, m)."""
         result = np.empty((len(self._log_density), len(latent)))
         log_prior = -0.5 * np.square(latent).sum(axis=1) - self._n_components * LOG_SQRT_2PI
-        for indices, rows, likelihood in self._parts:
-            points = np.tile(latent.T, len(rows))
-            result[indices] = likelihood.evaluate(rows, points)[0] + log_prior
+        for indices, samples, likelihood in self._parts:
+            points = np.tile(latent.T, len(samples))
+            result[indices] = likelihood.evaluate(samples, points)[0] + log_prior
         unknown = np.isneginf(self._log_density)
         with np.errstate(invalid="ignore"):
             result -= self._log_density[:, None]
@@ -55,51 +55,51 @@ class SampledComparison:
         return result
 
     def _heaviest(self, n: int) -> Floats:
-        """Means of a row's heaviest regions."""
+        """Means of a sample's heaviest regions."""
         own = slice(self._visits.start[n], self._visits.start[n + 1])
         order = np.argsort(-self._visits.responsibilities[own])[:_N_REGIONS_TO_START_FROM]
         return self._visits.means[own][order]
 
     def elbo(self, means: Floats, factors: Floats) -> Floats:
-        """Evidence lower bounds of Gaussians, one for each row: (n,)."""
+        """Evidence lower bounds of Gaussians, one for each sample: (n,)."""
         normals = mirrored_points(self._n_components, _N_POINTS)
         result = np.empty(len(means))
-        for indices, rows, likelihood in self._parts:
-            for n, row in zip(indices, rows, strict=True):
+        for indices, samples, likelihood in self._parts:
+            for n, sample in zip(indices, samples, strict=True):
                 points = means[n] + normals @ factors[n].T
-                values = likelihood.evaluate(row[None], points.T)[0]
+                values = likelihood.evaluate(sample[None], points.T)[0]
                 # Exact: the prior is a quadratic function.
                 square = np.square(means[n]).sum() + np.square(factors[n]).sum()
                 result[n] = values.mean() - 0.5 * square - self._n_components * LOG_SQRT_2PI
         return np.asarray(result + entropies(factors))
 
     def divergences(self, means: Floats, factors: Floats) -> Floats:
-        """KL(q || posterior) of a Gaussian for each row: (n,)."""
+        """KL(q || posterior) of a Gaussian for each sample: (n,)."""
         with np.errstate(invalid="ignore"):
             return np.maximum(self._log_density - self.elbo(means, factors), 0.0)
 
     def best_gaussians(
         self, means: Floats, covariances: Floats, given: tuple[Floats, Floats] | None
     ) -> tuple[Floats, Floats, Floats]:
-        """Find the Gaussian of the smallest divergence for each row.
+        """Find the Gaussian of the smallest divergence for each sample.
 
         Means and covariances are the posterior's.  Returns means, factors and divergences.
         """
         best_means, best_factors = np.full_like(means, np.nan), np.full_like(covariances, np.nan)
         normals = mirrored_points(self._n_components, _N_SEARCH_POINTS)
-        for indices, rows, likelihood in self._parts:
-            for n, row in zip(indices, rows, strict=True):
+        for indices, samples, likelihood in self._parts:
+            for n, sample in zip(indices, samples, strict=True):
                 if not np.isfinite(self._log_density[n]):
                     continue
                 starts = [(means[n], np.linalg.cholesky(covariances[n]))]
                 heaviest = self._heaviest(n)
                 points, _, factors = ascend(
-                    likelihood, np.broadcast_to(row, (len(heaviest), len(row))), heaviest
+                    likelihood, np.broadcast_to(sample, (len(heaviest), len(sample))), heaviest
                 )
                 starts.extend(zip(points, factors, strict=True))
                 if given is not None:
                     starts.append((given[0][n], given[1][n]))
-                found = [_improve(likelihood, row, normals, *start) for start in starts]
+                found = [_improve(likelihood, sample, normals, *start) for start in starts]
                 _, best_means[n], best_factors[n] = min(found, key=lambda trial: trial[0])
         known = np.isfinite(best_means[:, 0])
         fallback = np.broadcast_to(np.eye(self._n_components), best_factors.shape)
@@ -117,13 +117,13 @@ def mirrored_points(n_components: int, n_points: int) -> Floats:
 
 
 def _improve(
-    likelihood: Likelihood, row: Floats, normals: Floats, mean: Floats, factor: Floats
+    likelihood: Likelihood, sample: Floats, normals: Floats, mean: Floats, factor: Floats
 ) -> tuple[float, Floats, Floats]:
     """Minimize the divergence over means and factors, from these on."""
     n_components = len(mean)
     lower = np.tril_indices(n_components)
     diagonal = lower[0] == lower[1]
-    rows = np.broadcast_to(row, (len(normals), len(row)))
+    samples = np.broadcast_to(sample, (len(normals), len(sample)))
 
     def unpack(parameters: Floats) -> tuple[Floats, Floats]:
         matrix = np.zeros((n_components, n_components))
@@ -135,7 +135,7 @@ def _improve(
     def objective(parameters: Floats) -> tuple[float, Floats]:
         center, matrix = unpack(parameters)
         points = center + normals @ matrix.T
-        slopes, residuals, heights = likelihood.linearize(rows, points)
+        slopes, residuals, heights = likelihood.linearize(samples, points)
         forces = np.einsum("nds,nd->ns", slopes, residuals) - points
         gradient = (forces.T @ normals / len(points))[lower]
         gradient[diagonal] *= np.diagonal(matrix)

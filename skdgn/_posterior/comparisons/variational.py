@@ -12,7 +12,7 @@ z = mean + factor @ e
 
     d/d mean = E_q[grad],      d/d factor = E_q[grad e']        grad: of log p(x, z), affine on r.
 
-All is relative to the value at a reference, the conditional mean of the row's heaviest region:
+All is relative to the value at a reference, the conditional mean of the sample's heaviest region:
 log densities of outliers have no digits left for their differences.
 """
 
@@ -50,26 +50,26 @@ class Regions(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A latent point relative to which log p(x, z) of a row is computed.
+    """A latent point relative to which log p(x, z) of a sample is computed.
 
     It is the maximum of log p(x, z), were its region all of latent space.
     """
 
     region: int  # or -1: any point
-    residual: Floats  # (D,) of the row from the image of that point, in units of the noise
+    residual: Floats  # (D,) of the sample from the image of that point, in units of the noise
     latent: Floats  # (S,)
 
 
 class References(NamedTuple):
-    """The reference of each row."""
+    """The reference of each sample."""
 
     regions: Integers  # (n,)
     residuals: Floats  # (n, D)
     latent: Floats  # (n, S)
 
-    def of(self, row: int) -> Reference:
-        """Return that of one row."""
-        return Reference(self.regions[row], self.residuals[row], self.latent[row])
+    def of(self, sample: int) -> Reference:
+        """Return that of one sample."""
+        return Reference(self.regions[sample], self.residuals[sample], self.latent[sample])
 
 
 @kernel
@@ -110,7 +110,7 @@ def log_masses(cells: Any, regions: Any, factors: Floats, centers: Floats) -> Fl
 def _expect(
     regions: Regions,
     room: Any,
-    row: Floats,
+    sample: Floats,
     reference: Reference,
     mean: Floats,
     factor: Floats,
@@ -155,7 +155,7 @@ def _expect(
         if mass == 0.0:
             continue
         value += mass * _expect_in_region(
-            regions, r, row, reference, average, spread, slope, hessian
+            regions, r, sample, reference, average, spread, slope, hessian
         )
         # The gradient at z is that at the region's mean plus Hessian times (z - mean).
         for s in range(n_components):
@@ -194,7 +194,7 @@ def _distance_to_region(facets: Facets, region: int, mean: Floats, factor: Float
 def _expect_in_region(
     regions: Regions,
     r: int,
-    row: Floats,
+    sample: Floats,
     reference: Reference,
     average: Floats,
     spread: Floats,
@@ -213,8 +213,8 @@ def _expect_in_region(
         for t in range(average.size):
             # The Hessian is -(I + A~'A~).
             hessian[s, t] = -1.0 if s == t else 0.0
-    for d in range(row.size):
-        here = row[d] - regions.offsets[r, d]
+    for d in range(sample.size):
+        here = sample[d] - regions.offsets[r, d]
         for s in range(average.size):
             here -= regions.slopes[r, d, s] * average[s]
         quadratic += (here - residual[d]) * (here + residual[d])
@@ -236,7 +236,7 @@ def _expect_in_region(
 
 
 def expect_log_joint(
-    regions: Regions, rows: Floats, references: References, means: Floats, factors: Floats
+    regions: Regions, samples: Floats, references: References, means: Floats, factors: Floats
 ) -> Floats:
     """Expectations of log p(x, z) under Gaussians, relative to the references: (n,)."""
     n_components = means.shape[1]
@@ -247,7 +247,7 @@ def expect_log_joint(
             _expect(
                 regions,
                 room,
-                rows[n],
+                samples[n],
                 references.of(n),
                 np.ascontiguousarray(means[n]),
                 np.ascontiguousarray(factors[n]),
@@ -255,7 +255,7 @@ def expect_log_joint(
                 gradient,
                 cross,
             )
-            for n in range(len(rows))
+            for n in range(len(samples))
         ]
     )
 
@@ -271,7 +271,7 @@ def entropies(factors: Floats) -> Floats:
 
 def improve_gaussian(
     regions: Regions,
-    row: Floats,
+    sample: Floats,
     reference: Reference,
     mean: Floats,
     factor: Floats,
@@ -302,7 +302,7 @@ def improve_gaussian(
         if not (largest < _LARGEST_STEP and np.diagonal(scaled).min() > 0.0):
             return math.inf, np.zeros_like(parameters)
         value = _expect(
-            regions, room, row, reference, here, scaled, _LOG_SEARCH_ERROR, gradient, cross
+            regions, room, sample, reference, here, scaled, _LOG_SEARCH_ERROR, gradient, cross
         )
         by_triangle = (factor.T @ cross)[lower]
         by_entries = np.where(is_diagonal, by_triangle * triangle[lower] + 1.0, by_triangle)

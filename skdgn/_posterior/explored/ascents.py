@@ -20,15 +20,17 @@ _SMALL_GAIN = 0.05
 _BEYOND = 1e-3
 
 
-def ascend(likelihood: Likelihood, rows: Floats, starts: Floats) -> tuple[Floats, Floats, Floats]:
-    """Climb from points (n, S), each for a row (n, d) of its own.
+def ascend(
+    likelihood: Likelihood, samples: Floats, starts: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Climb from points (n, S), each for a sample (n, d) of its own.
 
     Returns where they end, the log density p(x, z) there, up to a constant, and lower factors
     (n, S, S) of the covariance of the Gaussian around.  At a kink, where there may be a maximum
     without a slope of zero, they stop.
     """
     latent, damping = starts.copy(), np.full(len(starts), _FIRST_DAMPING)
-    slopes, residuals, heights = likelihood.linearize(rows, latent)
+    slopes, residuals, heights = likelihood.linearize(samples, latent)
     active = np.flatnonzero(np.isfinite(heights))
     for _ in range(_MOST_STEPS):
         steps, promised = _find_steps(slopes, residuals, latent, damping, active)
@@ -37,7 +39,7 @@ def ascend(likelihood: Likelihood, rows: Floats, starts: Floats) -> tuple[Floats
         if active.size == 0:
             break
         trial = latent[active] + steps
-        there = likelihood.linearize(rows[active], trial)
+        there = likelihood.linearize(samples[active], trial)
         gains = there[2] - heights[active]
         uphill = gains > 0.0
         damping[active] *= np.where(uphill, _RELAX, _TIGHTEN)
@@ -88,7 +90,7 @@ def _find_steps(
 
 
 def cross_kinks(
-    likelihood: Likelihood, rows: Floats, points: Floats, factors: Floats, number: int
+    likelihood: Likelihood, samples: Floats, points: Floats, factors: Floats, number: int
 ) -> tuple[Integers, Floats, Floats, Floats, Floats]:
     """Look just beyond the kinks that are nearest to points (n, S), so many of each.
 
@@ -113,7 +115,7 @@ def cross_kinks(
     steps *= (-(1.0 + _BEYOND) * distances[chosen] / squares[chosen])[:, :, None]
     beyond = (points[inside, None] + steps).reshape(-1, n_components)
     places = np.repeat(inside, number)
-    slopes, residuals, heights = likelihood.linearize(rows[places], beyond)
+    slopes, residuals, heights = likelihood.linearize(samples[places], beyond)
     own = _find_factors(slopes)
     gradients = np.einsum("nds,nd->ns", slopes, residuals) - beyond
     gains = np.einsum("nts,nt->ns", own, gradients)

@@ -1,8 +1,8 @@
 """Posteriors for four latent dimensions and more: regions are explored, not listed.
 
-Points that stand for the posterior of a row (`skdgn._posterior.explored.posterior_search`) are
-grouped by region: these are the row's visits, and from there on everything is as it is with fewer
-dimensions.
+Points that stand for the posterior of a sample (`skdgn._posterior.explored.posterior_search`) are
+grouped by region: these are the sample's visits, and from there on everything is as it is with
+fewer dimensions.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from skdgn._posterior.explored.posterior_search import PosteriorSearch, prior_po
 from skdgn._posterior.listed import Visitor, Visits, concatenate
 from skdgn._runtime import Floats, Integers
 
-# Rows that are looked at together: enough of them to be worth the calls.
-_ROWS_AT_A_TIME = 256
+# Samples that are looked at together: enough of them to be worth the calls.
+_SAMPLES_AT_A_TIME = 256
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Explorer:
         return False
 
     @property
-    def row_bytes(self) -> float:
-        """Memory that a row takes while its regions are visited."""
+    def sample_bytes(self) -> float:
+        """Memory that a sample takes while its regions are visited."""
         n_components = self.network.n_components
         return 16.0 * MOST_VISITS * (n_components + 1) ** 2 + 64.0 * self.network.n_features
 
@@ -87,14 +87,14 @@ class Explorer:
         """Return the known region of each visit, or the most similar one."""
         return self.partition.locate(visits.patterns)[visits.regions]
 
-    def visit(self, rows: Floats) -> Visits:
-        """Estimate the posterior of rows (n, D), NaN where a value is missing."""
+    def visit(self, samples: Floats) -> Visits:
+        """Estimate the posterior of samples (n, D), NaN where a value is missing."""
         parts: list[Visits] = []
         indices: list[Integers] = []
-        for chosen, observed, likelihood in observed_likelihoods(self.network, self.noise, rows):
+        for chosen, observed, likelihood in observed_likelihoods(self.network, self.noise, samples):
             search = PosteriorSearch(likelihood, self.tolerance, self.seed)
-            for begin in range(0, len(chosen), _ROWS_AT_A_TIME):
-                part = slice(begin, begin + _ROWS_AT_A_TIME)
+            for begin in range(0, len(chosen), _SAMPLES_AT_A_TIME):
+                part = slice(begin, begin + _SAMPLES_AT_A_TIME)
                 visits = search.visit(np.ascontiguousarray(observed[part]))
                 if likelihood.noise.n_features == 0:
                     # Nothing observed: the prior, which sums to one.
@@ -106,7 +106,9 @@ class Explorer:
             return _no_visits(self.network)
         visits = concatenate(parts)
         return (
-            visits if len(indices) == 1 else take_rows(visits, np.argsort(np.concatenate(indices)))
+            visits
+            if len(indices) == 1
+            else take_samples(visits, np.argsort(np.concatenate(indices)))
         )
 
 
@@ -126,8 +128,8 @@ def _no_visits(network: Network) -> Visits:
     )
 
 
-def take_rows(visits: Visits, order: Integers) -> Visits:
-    """Return the visits of these rows, in this order."""
+def take_samples(visits: Visits, order: Integers) -> Visits:
+    """Return the visits of these samples, in this order."""
     sizes = np.diff(visits.start)[order]
     start = np.concatenate([[0], np.cumsum(sizes)])
     members = np.arange(start[-1]) + np.repeat(visits.start[order] - start[:-1], sizes)

@@ -1,13 +1,13 @@
 """Integrals over all of latent space by weighted points, drawn from a mixture of Gaussians.
 
-Each row has proposals of its own: Gaussians q_k about the maxima of its posterior, later those that
-fit its weighted points best.  Of each, as many points are taken as its share asks for, and all
+Each sample has proposals of its own: Gaussians q_k about the maxima of its posterior, later those
+that fit its weighted points best.  Of each, as many points are taken as its share asks for, and all
 count by ``p(x, z) / sum_k n_k q_k(z)`` (the balance heuristic: Veach and Guibas, 1995), which is
 unbiased, whatever the proposals.  A few points of each are drawn from a wider Gaussian: tails of
 the posterior that are heavier than those of a proposal are not missed.
 
 Points are those of a Sobol sequence, shifted at random, several times: the results of the shifts
-tell the error.  What is random is a function of the row and of a seed, and of nothing else.
+tell the error.  What is random is a function of the sample and of a seed, and of nothing else.
 """
 
 from __future__ import annotations
@@ -61,42 +61,45 @@ _SPREAD_SHARE = 0.25
 
 
 class Proposals(NamedTuple):
-    """Mixtures of Gaussians, one for each row, with room for K of them."""
+    """Mixtures of Gaussians, one for each sample, with room for K of them."""
 
     shares: Floats  # (n, K), zero where there is none
     means: Floats  # (n, K, S)
     factors: Floats  # (n, K, S, S) lower triangles
     seen: Floats  # (n, K) number of points to which they were fitted
 
-    def take(self, rows: Integers) -> Proposals:
-        """Return the proposals of these rows."""
-        return Proposals(*(array[rows] for array in self))
+    def take(self, samples: Integers) -> Proposals:
+        """Return the proposals of these samples."""
+        return Proposals(*(array[samples] for array in self))
 
     @classmethod
-    def about(cls, maxima: Maxima, n_rows: int, n_spare: int) -> Proposals:
-        """Return the Gaussians about the maxima of rows, with room for some more."""
+    def about(cls, maxima: Maxima, n_samples: int, n_spare: int) -> Proposals:
+        """Return the Gaussians about the maxima of samples, with room for some more."""
         n_components, n_places = maxima.points.shape[1], sum(MOST_MAXIMA) + n_spare
-        shares, means = np.zeros((n_rows, n_places)), np.zeros((n_rows, n_places, n_components))
-        factors = np.tile(np.eye(n_components), (n_rows, n_places, 1, 1))
-        sizes = np.bincount(maxima.owners, minlength=n_rows)
+        shares, means = (
+            np.zeros((n_samples, n_places)),
+            np.zeros((n_samples, n_places, n_components)),
+        )
+        factors = np.tile(np.eye(n_components), (n_samples, n_places, 1, 1))
+        sizes = np.bincount(maxima.owners, minlength=n_samples)
         # So far out that nothing is known: the prior will do.
         shares[sizes == 0, 0] = 1.0
         places = np.arange(len(maxima.owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         at = maxima.owners, places
-        shares[at], means[at], factors[at] = maxima.shares(n_rows), maxima.points, maxima.factors
+        shares[at], means[at], factors[at] = maxima.shares(n_samples), maxima.points, maxima.factors
         seen = np.full(shares.shape, _WORTH_OF_MAXIMA * (n_components + 2.0))
         return cls(shares, means, factors, seen)
 
-    def add(self, rows: Integers, share: float, points: Floats, factors: Floats) -> None:
-        """Add a proposal to each of these rows, in place; there must be room for it."""
-        at = rows, np.argmin(self.shares[rows] > 0.0, axis=1)
-        self.shares[rows] *= 1.0 - share
+    def add(self, samples: Integers, share: float, points: Floats, factors: Floats) -> None:
+        """Add a proposal to each of these samples, in place; there must be room for it."""
+        at = samples, np.argmin(self.shares[samples] > 0.0, axis=1)
+        self.shares[samples] *= 1.0 - share
         self.shares[at], self.means[at], self.factors[at] = share, points, factors
         self.seen[at] = _WORTH_OF_MAXIMA * (points.shape[1] + 2.0)
 
 
 class Estimates(NamedTuple):
-    """What weighted points say of rows."""
+    """What weighted points say of samples."""
 
     log_density: Floats  # (n,)
     error: Floats  # (n,) standard error of it
@@ -112,13 +115,13 @@ def sobol_points(n_dimensions: int, n_points: int, seed: int) -> Floats:
 
 
 @kernel
-def seed_rows(rows: Floats, seed: int) -> Keys:
-    """Return 64 bits for each row (n, d), a function of its values."""
-    bits = rows.view(np.uint64)
-    seeds = np.empty(len(rows), dtype=np.uint64)
-    for n in range(len(rows)):
+def seed_samples(samples: Floats, seed: int) -> Keys:
+    """Return 64 bits for each sample (n, d), a function of its values."""
+    bits = samples.view(np.uint64)
+    seeds = np.empty(len(samples), dtype=np.uint64)
+    for n in range(len(samples)):
         state = scramble(np.uint64(seed))
-        for d in range(rows.shape[1]):
+        for d in range(samples.shape[1]):
             state = scramble(state ^ bits[n, d])
         seeds[n] = state
     return seeds
@@ -127,9 +130,9 @@ def seed_rows(rows: Floats, seed: int) -> Keys:
 @kernel
 def allocate(shares: Floats, n_points: int) -> Integers:
     """Share out points among proposals: (n, K, 2), the narrow ones and the wide ones of each."""
-    n_rows, n_places = shares.shape
-    counts = np.zeros((n_rows, n_places, 2), dtype=np.intp)
-    for n in range(n_rows):
+    n_samples, n_places = shares.shape
+    counts = np.zeros((n_samples, n_places, 2), dtype=np.intp)
+    for n in range(n_samples):
         total = 0.0
         for k in range(n_places):
             if shares[n, k] > 0.0:
@@ -190,17 +193,17 @@ def _scale(proposals: Proposals, n: int, k: int) -> float:
 def draw_points(
     proposals: Proposals, counts: Integers, seeds: Keys, base: Floats, n_points: int
 ) -> Floats:
-    """Draw points from the proposals of every row: (S, rows times shifts times points).
+    """Draw points from the proposals of every sample: (S, samples times shifts times points).
 
     ``base`` (S, p) are points of the unit cube.  Those of a proposal are together, shift by shift.
     """
-    n_rows, n_places, n_components = proposals.means.shape
+    n_samples, n_places, n_components = proposals.means.shape
     n_all = N_SHIFTS * n_points
-    points = np.empty((n_components, n_rows * n_all))
+    points = np.empty((n_components, n_samples * n_all))
     uniform, normal = np.empty(n_all), np.empty((n_components, n_all))
     tails = np.empty(n_all + 1, dtype=np.intp)
     p = 0
-    for n in range(n_rows):
+    for n in range(n_samples):
         for k in range(n_places):
             mean, factor = proposals.means[n, k], proposals.factors[n, k]
             for kind in range(2):
@@ -229,7 +232,7 @@ def draw_points(
 
 
 class _Densities(NamedTuple):
-    """The proposals of one row, ready to be evaluated: those that have points."""
+    """The proposals of one sample, ready to be evaluated: those that have points."""
 
     places: Integers  # (K,)
     means: Floats  # (K, S)
@@ -259,7 +262,7 @@ def _make_densities(n_places: int, n_components: int) -> _Densities:
 def _prepare_densities(
     proposals: Proposals, counts: Integers, n: int, densities: _Densities
 ) -> int:
-    """Fill in the densities of a row; return how many there are."""
+    """Fill in the densities of a sample; return how many there are."""
     n_places, n_components = proposals.means.shape[1:]
     n_used, smallest = 0, math.inf
     for k in range(n_places):
@@ -369,31 +372,31 @@ def weigh_points(
     most_power: float,
     adapted: Proposals,
 ) -> tuple[Estimates, Floats]:
-    """Weigh the points (S, n p) of every row; fill in proposals that fit them better.
+    """Weigh the points (S, n p) of every sample; fill in proposals that fit them better.
 
     Returns estimates, and the weights (n, p), which sum to 1.  Draws from the prior (S, m) tell
-    where there should be a proposal, if more than the tolerance is at stake.  Proposals of rows
+    where there should be a proposal, if more than the tolerance is at stake.  Proposals of samples
     whose error (n,) is small enough are left as they are.
     """
-    n_rows, n_points = log_likelihoods.shape
+    n_samples, n_points = log_likelihoods.shape
     n_components, n_places, n_each = points.shape[0], counts.shape[1], n_points // N_SHIFTS
     n_prior = prior_points.shape[1]
     estimates = Estimates(
-        np.empty(n_rows),
-        np.empty(n_rows),
-        np.empty(n_rows),
-        np.zeros(n_rows),
-        np.full((n_rows, n_components), np.nan),
+        np.empty(n_samples),
+        np.empty(n_samples),
+        np.empty(n_samples),
+        np.zeros(n_samples),
+        np.full((n_samples, n_components), np.nan),
     )
     densities = _make_densities(n_places, n_components)
-    weights = np.empty((n_rows, n_points))
+    weights = np.empty((n_samples, n_points))
     parts, totals = np.zeros((n_places, n_points)), np.empty(n_points)
     logs, tempered = np.empty(n_points), np.empty(n_points)
     likely, sums = np.empty(_CHUNK, dtype=np.intp), np.empty(N_SHIFTS)
     gathered = np.empty((n_components, _CHUNK))
     own_parts, own_totals = np.empty((n_places, _CHUNK)), np.empty(_CHUNK)
     log_smallest = math.log(_SMALLEST_MISSED * n_prior)
-    for n in range(n_rows):
+    for n in range(n_samples):
         n_used = _prepare_densities(proposals, counts, n, densities)
         log_unit, first = densities.log_unit[0], n * n_points
         # --- Weights, relative to the largest.
@@ -523,7 +526,7 @@ def _fit_proposal(
     k: int,
     adapted: Proposals,
 ) -> float:
-    """Fit proposal k of row n to weighted points from the first on; return its share of them.
+    """Fit proposal k of sample n to weighted points from the first on; return its share of them.
 
     Of a point, it has ``weights[p] parts[j, p]``.
     """

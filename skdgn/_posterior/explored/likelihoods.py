@@ -23,15 +23,15 @@ class Likelihood:
     network: Network
     noise: Noise
 
-    def evaluate(self, rows: Floats, latent: Floats) -> tuple[Floats, Keys]:
-        """Return log p(x | z) of rows (n, d) at points (S, n p) of their own, and their keys.
+    def evaluate(self, samples: Floats, latent: Floats) -> tuple[Floats, Keys]:
+        """Return log p(x | z) of samples (n, d) at points (S, n p) of their own, and their keys.
 
         A key (n, p) tells the region of a point: a hash of its pattern.
         """
         n_all = latent.shape[1]
-        n_points = n_all // max(1, len(rows))
+        n_points = n_all // max(1, len(samples))
         squares, keys = np.empty(n_all), np.zeros(n_all, dtype=np.uint64)
-        whitened = self.noise.whiten(rows)
+        whitened = self.noise.whiten(samples)
         widest = max(layer.n_outputs for layer in self.network.layers)
         n_part = max(64, _NUMBERS_AT_A_TIME // widest)
         for begin in range(0, n_all, n_part):
@@ -39,7 +39,7 @@ class Likelihood:
             values = self._generate(latent[:, part].T, keys[part])
             _square_distances(whitened, self.noise.whiten(values), begin, n_points, squares)
         log_densities = self.noise.log_constant - 0.5 * squares
-        return log_densities.reshape(len(rows), n_points), keys.reshape(len(rows), n_points)
+        return log_densities.reshape(len(samples), n_points), keys.reshape(len(samples), n_points)
 
     def locate(self, points: Floats) -> Keys:
         """Return the keys (p,) of the regions of points (p, S)."""
@@ -56,7 +56,7 @@ class Likelihood:
             values = layer.forward(values)
         return values
 
-    def linearize(self, rows: Floats, latent: Floats) -> tuple[Floats, Floats, Floats]:
+    def linearize(self, samples: Floats, latent: Floats) -> tuple[Floats, Floats, Floats]:
         """Return slopes (n, d, S) and residuals (n, d) at points (n, S), in units of the noise.
 
         Also log p(x, z), up to a constant.
@@ -64,7 +64,7 @@ class Likelihood:
         maps = self.network.maps(self.network.patterns(latent))[-1]
         slopes = np.broadcast_to(maps.slopes, (len(latent), *maps.slopes.shape[1:]))
         images = (slopes @ latent[:, :, None])[:, :, 0] + maps.offsets
-        residuals = self.noise.whiten(rows - images)
+        residuals = self.noise.whiten(samples - images)
         with np.errstate(over="ignore"):
             squares = np.einsum("nd,nd->n", residuals, residuals)
         heights = -0.5 * (squares + np.einsum("ns,ns->n", latent, latent))
@@ -72,25 +72,25 @@ class Likelihood:
 
 
 def observed_likelihoods(
-    network: Network, noise: Noise, rows: Floats
+    network: Network, noise: Noise, samples: Floats
 ) -> Iterator[tuple[Integers, Floats, Likelihood]]:
-    """Split rows (n, D) by what was observed of them: indices, observed values, likelihood."""
-    for indices, features in split_by_pattern(rows):
-        if features.size == rows.shape[1]:
-            yield indices, rows[indices], Likelihood(network, noise)
+    """Split samples (n, D) by what was observed of them: indices, observed values, likelihood."""
+    for indices, features in split_by_pattern(samples):
+        if features.size == samples.shape[1]:
+            yield indices, samples[indices], Likelihood(network, noise)
         else:
             likelihood = Likelihood(network.take_features(features), noise.restrict(features))
-            yield indices, rows[np.ix_(indices, features)], likelihood
+            yield indices, samples[np.ix_(indices, features)], likelihood
 
 
 @sum_kernel
 def _square_distances(
-    rows: Floats, images: Floats, begin: int, n_points: int, squares: Floats
+    samples: Floats, images: Floats, begin: int, n_points: int, squares: Floats
 ) -> None:
-    """Fill in squared distances of images (p, d) of points from the rows (n, d) they belong to."""
+    """Fill in squared distances of images (p, d) of points from their samples (n, d)."""
     for p in range(len(images)):
         n, square = (begin + p) // n_points, 0.0
         for d in range(images.shape[1]):
-            distance = rows[n, d] - images[p, d]
+            distance = samples[n, d] - images[p, d]
             square += distance * distance
         squares[begin + p] = square

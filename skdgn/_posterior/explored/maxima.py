@@ -1,4 +1,4 @@
-"""Maxima of the posteriors of rows: which of those that were found are kept."""
+"""Maxima of the posteriors of samples: which of those that were found are kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from skdgn._runtime import Bools, Floats, Integers, inlined_kernel, kernel
 
-# Of each row, so many are kept: maxima, and points at kinks.
+# Of each sample, so many are kept: maxima, and points at kinks.
 MOST_MAXIMA = (12, 4)
 # Those that are lower than the highest by so many nats do not matter.
 _TOO_LOW = 12.0
@@ -22,7 +22,7 @@ _SLACK = 0.1
 class Maxima(NamedTuple):
     """Points at which ascents ended, or at kinks."""
 
-    owners: Integers  # (m,) rows they belong to
+    owners: Integers  # (m,) samples they belong to
     kinds: Integers  # (m,) 0 for a maximum, 1 for a point at a kink
     points: Floats  # (m, S)
     heights: Floats  # (m,) log p(x, z), up to a constant
@@ -50,7 +50,7 @@ class Maxima(NamedTuple):
         diagonals = np.einsum("mss->ms", self.factors)
         return np.asarray(self.heights + np.log(diagonals).sum(axis=1))
 
-    def join(self, new: Maxima, n_rows: int) -> tuple[Maxima, Floats]:
+    def join(self, new: Maxima, n_samples: int) -> tuple[Maxima, Floats]:
         """Keep the best of these and of new ones; also returns the share (n,) of new maxima.
 
         Not those that are nearly the same as others, or far too low.
@@ -58,30 +58,30 @@ class Maxima(NamedTuple):
         both = Maxima.concatenate([self, new])
         logs, is_later = both.logs, np.arange(len(both.owners)) >= len(self.owners)
         order = np.lexsort((_SLACK * is_later - logs, both.kinds, both.owners))
-        kept = _choose(both, logs, order, n_rows)
+        kept = _choose(both, logs, order, n_samples)
         is_new = is_later[kept] & (both.kinds[kept] == 0)
         chosen = both.take(kept)
-        shares = chosen.shares(n_rows)
-        return chosen, np.bincount(chosen.owners, shares * is_new, n_rows).astype(float)
+        shares = chosen.shares(n_samples)
+        return chosen, np.bincount(chosen.owners, shares * is_new, n_samples).astype(float)
 
-    def shares(self, n_rows: int) -> Floats:
-        """Return the share that each has of what is known of its row."""
-        logs, largest = self.logs, np.full(n_rows, -np.inf)
+    def shares(self, n_samples: int) -> Floats:
+        """Return the share that each has of what is known of its sample."""
+        logs, largest = self.logs, np.full(n_samples, -np.inf)
         np.maximum.at(largest, self.owners, logs)
         shares = np.exp(logs - largest[self.owners])
-        return np.asarray(shares / np.bincount(self.owners, shares, n_rows)[self.owners])
+        return np.asarray(shares / np.bincount(self.owners, shares, n_samples)[self.owners])
 
 
 @kernel
-def _choose(maxima: Maxima, logs: Floats, order: Integers, n_rows: int) -> Integers:
-    """Return which are kept, given their order: by row, by kind, and the best first."""
+def _choose(maxima: Maxima, logs: Floats, order: Integers, n_samples: int) -> Integers:
+    """Return which are kept, given their order: by sample, by kind, and the best first."""
     points, factors = maxima.points, maxima.factors
     scratch, kept = np.empty(points.shape[1]), np.empty(len(order), dtype=np.intp)
     n_kept, i = 0, 0
     while i < len(order):
-        first, row = n_kept, maxima.owners[order[i]]
+        first, sample = n_kept, maxima.owners[order[i]]
         end, largest = i, -math.inf
-        while end < len(order) and maxima.owners[order[end]] == row:
+        while end < len(order) and maxima.owners[order[end]] == sample:
             largest = max(largest, logs[order[end]])
             end += 1
         for kind in range(len(MOST_MAXIMA)):

@@ -19,11 +19,11 @@ MOST_VISITS = 256
 
 
 class Groups(NamedTuple):
-    """Groups of weighted points of rows, each in one region."""
+    """Groups of weighted points of samples, each in one region."""
 
-    owners: Integers  # (g,) rows they belong to
+    owners: Integers  # (g,) samples they belong to
     keys: Keys  # (g,) of their regions
-    shares: Floats  # (g,) of the weight of a row
+    shares: Floats  # (g,) of the weight of a sample
     means: Floats  # (g, S)
     covariances: Floats  # (g, S (S + 1) / 2) lower triangles, one row after the other
     points: Floats  # (g, S) one of them
@@ -44,17 +44,17 @@ def _thin(masses: Floats, n_regions: int) -> None:
 
 @kernel
 def group_points(points: Floats, weights: Floats, keys: Keys, chosen: Integers) -> Groups:
-    """Group weighted points (S, n p) of chosen rows by their keys; points told are the heaviest.
+    """Group weighted points (S, n p) of chosen samples by their keys; points told are the heaviest.
 
-    Rows are numbered as they are chosen.
+    Samples are numbered as they are chosen.
     """
-    n_rows, n_points, n_components = len(chosen), weights.shape[1], points.shape[0]
+    n_samples, n_points, n_components = len(chosen), weights.shape[1], points.shape[0]
     n_slots = 1
     while n_slots < 2 * n_points:
         n_slots *= 2
     slots = np.empty(n_slots, dtype=np.intp)
-    capacity, n_visits = n_rows * min(n_points, MOST_VISITS), 0
-    rows, shares = np.empty(capacity, dtype=np.intp), np.empty(capacity)
+    capacity, n_visits = n_samples * min(n_points, MOST_VISITS), 0
+    samples, shares = np.empty(capacity, dtype=np.intp), np.empty(capacity)
     means = np.empty((capacity, n_components))
     covariances = np.empty((capacity, n_components * (n_components + 1) // 2))
     seen = np.empty((capacity, n_components))
@@ -62,7 +62,7 @@ def group_points(points: Floats, weights: Floats, keys: Keys, chosen: Integers) 
     owner = np.empty(n_points, dtype=np.intp)  # of each point: its region
     heaviest, masses = np.empty(n_points, dtype=np.intp), np.empty(n_points)
     visit, factor = np.empty(n_points, dtype=np.intp), np.empty(n_points)
-    for i in range(n_rows):
+    for i in range(n_samples):
         n = chosen[i]
         first = n * n_points
         # --- Which points are in the same region.
@@ -89,15 +89,15 @@ def group_points(points: Floats, weights: Floats, keys: Keys, chosen: Integers) 
             visit[r], share = -1, masses[r]
             if share > _NO_SHARE and n_visits - n_before < MOST_VISITS:
                 visit[r] = n_visits
-                rows[n_visits], shares[n_visits] = i, share
+                samples[n_visits], shares[n_visits] = i, share
                 region_keys[n_visits] = keys[n, heaviest[r]]
                 means[n_visits] = 0.0
                 covariances[n_visits] = 0.0
                 seen[n_visits] = points[:, first + heaviest[r]]
                 n_visits += 1
         if n_visits == n_before:
-            # Nothing is known of the row.
-            rows[n_visits], shares[n_visits], region_keys[n_visits] = i, 1.0, keys[n, 0]
+            # Nothing is known of the sample.
+            samples[n_visits], shares[n_visits], region_keys[n_visits] = i, 1.0, keys[n, 0]
             means[n_visits] = math.nan
             covariances[n_visits] = math.nan
             seen[n_visits] = points[:, first]
@@ -125,7 +125,7 @@ def group_points(points: Floats, weights: Floats, keys: Keys, chosen: Integers) 
                         covariances[v, entry] += here * (points[t, first + p] - means[v, t])
                         entry += 1
     return Groups(
-        rows[:n_visits].copy(),
+        samples[:n_visits].copy(),
         region_keys[:n_visits].copy(),
         shares[:n_visits].copy(),
         means[:n_visits].copy(),
@@ -136,9 +136,9 @@ def group_points(points: Floats, weights: Floats, keys: Keys, chosen: Integers) 
 
 @kernel
 def join_groups(groups: Groups, order: Integers) -> Groups:
-    """Join groups of the same rows and regions, given their order: by row and by key.
+    """Join groups of the same samples and regions, given their order: by sample and by key.
 
-    Shares of a row sum to 1 then.
+    Shares of a sample sum to 1 then.
     """
     n_components = groups.means.shape[1]
     owners, keys = groups.owners[order], groups.keys[order]
@@ -146,14 +146,14 @@ def join_groups(groups: Groups, order: Integers) -> Groups:
     covariances, points = groups.covariances[order], groups.points[order]
     n_joined, i = 0, 0
     while i < len(order):
-        first, row, total = n_joined, owners[i], 0.0
-        while i < len(order) and owners[i] == row:
+        first, sample, total = n_joined, owners[i], 0.0
+        while i < len(order) and owners[i] == sample:
             # --- Moments of what has the same key.
             own, heaviest = n_joined, i
             keys[own], share = keys[i], shares[i]
             means[own], covariances[own] = means[i], covariances[i]
             i += 1
-            while i < len(order) and owners[i] == row and keys[i] == keys[own]:
+            while i < len(order) and owners[i] == sample and keys[i] == keys[own]:
                 if groups.shares[order[i]] > groups.shares[order[heaviest]]:
                     heaviest = i
                 share += shares[i]
@@ -168,7 +168,7 @@ def join_groups(groups: Groups, order: Integers) -> Groups:
                 for s in range(n_components):
                     means[own, s] += new * (means[i, s] - means[own, s])
                 i += 1
-            owners[own], shares[own] = row, share
+            owners[own], shares[own] = sample, share
             points[own] = groups.points[order[heaviest]]
             total += share
             n_joined += 1

@@ -1,7 +1,7 @@
 """The search for posteriors in all of latent space, without a list of regions.
 
-For every row, ascents from the best of many draws from the prior find the maxima of its posterior;
-Gaussians about them are the first proposals, and points drawn from these are weighed
+For every sample, ascents from the best of many draws from the prior find the maxima of its
+posterior; Gaussians about them are the first proposals, and points drawn from these are weighed
 (`skdgn._posterior.explored.importance`).  The weighted points adapt the proposals, tell of places
 that have none yet, and how many points the error asked for will take.
 """
@@ -27,7 +27,7 @@ from skdgn._posterior.explored.importance import (
     Proposals,
     allocate,
     draw_points,
-    seed_rows,
+    seed_samples,
     sobol_points,
     weigh_points,
 )
@@ -71,7 +71,7 @@ _NUMBERS_AT_A_TIME = 1 << 22
 _SMALLEST_SPREAD = 0.1
 # Seeds from this on are those of later rounds.
 _MOST_SEEDS = 1 << 32
-# Odd, and without a pattern: rows in the same region do not have the same mark.
+# Odd, and without a pattern: samples in the same region do not have the same mark.
 _MARK_STEP = np.uint64(0x9E3779B97F4A7C15)
 # Share of the points for a proposal that was added.
 _NEW_SHARE = 0.2
@@ -95,7 +95,7 @@ class _Candidates(NamedTuple):
 
 
 class _Starts:
-    """Regions from which ascents started, for each row.
+    """Regions from which ascents started, for each sample.
 
     Within a region, all ascents have one and the same goal: one of them will do.
     """
@@ -112,7 +112,7 @@ class _Starts:
 
 
 class _Weighted(NamedTuple):
-    """Points of rows."""
+    """Points of samples."""
 
     points: Floats  # (S, n p)
     weights: Floats  # (n, p)
@@ -120,16 +120,16 @@ class _Weighted(NamedTuple):
 
 
 class _Average(NamedTuple):
-    """Averages of estimates from several rounds, for every row."""
+    """Averages of estimates from several rounds, for every sample."""
 
     weight: Floats  # (n,)
     log_density: Floats  # (n,)
     error: Floats  # (n,)
 
     @classmethod
-    def of_nothing(cls, n_rows: int) -> _Average:
+    def of_nothing(cls, n_samples: int) -> _Average:
         """Return averages to which nothing has been added."""
-        return cls(np.zeros(n_rows), np.full(n_rows, -np.inf), np.zeros(n_rows))
+        return cls(np.zeros(n_samples), np.full(n_samples, -np.inf), np.zeros(n_samples))
 
     def error_allowed(self, own: Integers, weight: Floats, error: float) -> Floats:
         """Return the error that new estimates may have, if that of the averages is to be this."""
@@ -138,7 +138,7 @@ class _Average(NamedTuple):
         return np.asarray(np.sqrt(np.maximum(square, 0.0)) / (1.0 - before))
 
     def add(self, own: Integers, weight: Floats, new: Estimates) -> Estimates:
-        """Add estimates of some rows, and return the averages; in place.
+        """Add estimates of some samples, and return the averages; in place.
 
         An estimate from before a proposal was added does not count.
         """
@@ -174,7 +174,7 @@ class _Found(NamedTuple):
         weighted: _Weighted,
         counts: Bools,
     ) -> None:
-        """Group the points of those rows (n,) that count; weights are those of rounds."""
+        """Group the points of those samples (n,) that count; weights are those of rounds."""
         chosen = np.flatnonzero(counts)
         if chosen.size > 0:
             groups = group_points(*weighted, chosen)
@@ -184,15 +184,15 @@ class _Found(NamedTuple):
             self.rounds.append(np.full(len(places), number))
 
     def groups(self, first_round: Integers) -> Groups:
-        """Join the groups of rows; rounds before the first that counts (n,) are left out."""
+        """Join the groups of samples; rounds before the first that counts (n,) are left out."""
         joined = Groups(*(np.concatenate(arrays) for arrays in zip(*self.parts, strict=True)))
-        log_weights, n_rows = np.concatenate(self.log_weights), len(first_round)
+        log_weights, n_samples = np.concatenate(self.log_weights), len(first_round)
         counts = np.concatenate(self.rounds) >= first_round[joined.owners]
-        largest = np.full(n_rows, -np.inf)
+        largest = np.full(n_samples, -np.inf)
         np.maximum.at(largest, joined.owners[counts], log_weights[counts])
         with np.errstate(invalid="ignore"):
             factors = np.exp(log_weights - largest[joined.owners])
-        # Of a row far out, nothing is known at all.
+        # Of a sample far out, nothing is known at all.
         joined.shares[:] *= np.where(np.isneginf(log_weights), 1.0, factors)
         order = np.lexsort((joined.keys, joined.owners))
         return join_groups(joined, order[counts[order]])
@@ -200,7 +200,7 @@ class _Found(NamedTuple):
 
 @dataclass
 class PosteriorSearch:
-    """The search for the posteriors of rows of which the same features were observed."""
+    """The search for the posteriors of samples of which the same features were observed."""
 
     likelihood: Likelihood
     tolerance: float
@@ -217,16 +217,16 @@ class PosteriorSearch:
         n_components = self.likelihood.network.n_components
         return np.ascontiguousarray(sobol_points(n_components, MOST_POINTS, 2 * self.seed).T)
 
-    def visit(self, rows: Floats) -> Visits:
-        """Visit the regions of rows (n, d)."""
-        scores, log_likelihoods = self._look_around(rows)
-        maxima, newest = self._find_maxima(rows, scores)
-        proposals = Proposals.about(maxima, len(rows), _N_SPARE)
+    def visit(self, samples: Floats) -> Visits:
+        """Visit the regions of samples (n, d)."""
+        scores, log_likelihoods = self._look_around(samples)
+        maxima, newest = self._find_maxima(samples, scores)
+        proposals = Proposals.about(maxima, len(samples), _N_SPARE)
         # --- One round after the other: proposals adapt to its points.
-        active, so_far = np.arange(len(rows)), _Average.of_nothing(len(rows))
-        sizes, spreads = np.full(len(rows), FEWEST_POINTS), np.ones(len(rows))
-        log_density, error = np.empty(len(rows)), np.empty(len(rows))
-        found, first_round = _Found([], [], []), np.zeros(len(rows), dtype=np.intp)
+        active, so_far = np.arange(len(samples)), _Average.of_nothing(len(samples))
+        sizes, spreads = np.full(len(samples), FEWEST_POINTS), np.ones(len(samples))
+        log_density, error = np.empty(len(samples)), np.empty(len(samples))
+        found, first_round = _Found([], [], []), np.zeros(len(samples), dtype=np.intp)
         for number in range(_MOST_ROUNDS):
             left, counts = [], number >= _N_ADAPTIVE_ROUNDS
             for own, n_points in _batches(active, sizes[active]):
@@ -235,7 +235,7 @@ class PosteriorSearch:
                 if counts:
                     enough = so_far.error_allowed(own, weight, _SMALL_ENOUGH * self.tolerance)
                 new, weighted = self._draw(
-                    rows, own, n_points, number, proposals, log_likelihoods, enough
+                    samples, own, n_points, number, proposals, log_likelihoods, enough
                 )
                 estimates = so_far.add(own, weight, new) if counts else new
                 is_done = estimates.error <= _SMALL_ENOUGH * self.tolerance
@@ -247,7 +247,7 @@ class PosteriorSearch:
                 found.add(own, np.log(weight) + new.log_density, number, weighted, counts | is_done)
                 is_blind = ~is_done & ~np.isnan(estimates.suspect[:, 0])
                 first_round[own[is_blind]] = number + 1
-                self._add_proposals(rows, own, proposals, estimates)
+                self._add_proposals(samples, own, proposals, estimates)
                 spreads[own] = np.maximum(estimates.spread, _SMALLEST_SPREAD)
                 sizes[own] = self._next_sizes(own, n_points, so_far, spreads[own])
                 left.append(own[~is_done])
@@ -266,13 +266,13 @@ class PosteriorSearch:
         missing = np.where(so_far.weight[own] > 0.0, 1.0 - np.minimum(known, 1.0), 1.0)
         return _round_up(np.minimum(missing * variances, _GROWTH * n_points))
 
-    def _look_around(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Log p(x, z) of rows at all candidates (n, m), up to a constant of each row.
+    def _look_around(self, samples: Floats) -> tuple[Floats, Floats]:
+        """Log p(x, z) of samples at all candidates (n, m), up to a constant of each sample.
 
         Also log p(x | z) at the draws from the prior among them.
         """
         candidates, n_prior = self._candidates, len(self._prior.points)
-        whitened = self.likelihood.noise.whiten(rows)
+        whitened = self.likelihood.noise.whiten(samples)
         with np.errstate(over="ignore", invalid="ignore"):
             scores = whitened @ candidates.images.T + candidates.heights
             constants = self.likelihood.noise.log_constant - 0.5 * np.square(whitened).sum(axis=1)
@@ -280,30 +280,30 @@ class PosteriorSearch:
         log_likelihoods += 0.5 * np.square(self._prior.points).sum(axis=1)
         return scores, log_likelihoods
 
-    def _find_maxima(self, rows: Floats, scores: Floats) -> tuple[Maxima, Floats]:
+    def _find_maxima(self, samples: Floats, scores: Floats) -> tuple[Maxima, Floats]:
         """Climb from the best draws in cones, and from beyond kinks, until nothing new is found.
 
         Also returns the share (n,) of the maxima that were found last.
         """
-        n_rows, candidates = len(rows), self._candidates
-        active, newest = np.arange(n_rows), np.zeros((2, n_rows))
+        n_samples, candidates = len(samples), self._candidates
+        active, newest = np.arange(n_samples), np.zeros((2, n_samples))
         maxima, starts = Maxima.of_nothing(candidates.points.shape[1]), _Starts()
         for number in range(_MOST_SEARCHES):
             best = np.empty((len(active), _N_ASCENTS), dtype=np.intp)
             _best_of_cones(scores, _make_cones(candidates.points, number), active, best)
             owners, places = np.repeat(active, _N_ASCENTS), best.ravel()
             chosen = starts.choose(owners, candidates.keys[places])
-            found = self._ascend(rows, owners[chosen], candidates.points[places[chosen]])
-            maxima, share = maxima.join(found, n_rows)
+            found = self._ascend(samples, owners[chosen], candidates.points[places[chosen]])
+            maxima, share = maxima.join(found, n_samples)
             newest[0, active] = share[active]
             if number + 1 >= _N_SURE_SEARCHES:
                 active = active[share[active] > self.tolerance]
-        active, crossed = np.arange(n_rows), _Starts()
+        active, crossed = np.arange(n_samples), _Starts()
         for _ in range(_MOST_SEARCHES):
             if active.size == 0:
                 break
-            beyond = self._cross_kinks(rows, active, maxima, starts, crossed)
-            maxima, share = maxima.join(beyond, n_rows)
+            beyond = self._cross_kinks(samples, active, maxima, starts, crossed)
+            maxima, share = maxima.join(beyond, n_samples)
             newest[1, active] = share[active]
             active = active[share[active] > self.tolerance]
         return maxima, newest.sum(axis=0)
@@ -327,9 +327,9 @@ class PosteriorSearch:
         return _Candidates(points, images, heights, self.likelihood.locate(points))
 
     def _cross_kinks(
-        self, rows: Floats, active: Integers, maxima: Maxima, starts: _Starts, crossed: _Starts
+        self, samples: Floats, active: Integers, maxima: Maxima, starts: _Starts, crossed: _Starts
     ) -> Maxima:
-        """Look just beyond the kinks around new maxima of rows, and climb from there.
+        """Look just beyond the kinks around new maxima of samples, and climb from there.
 
         A region may have much of the density without a maximum inside, hence the best points at
         kinks are returned, too.
@@ -340,7 +340,7 @@ class PosteriorSearch:
         for part in self._parts(len(own.owners)):
             points, owners = own.points[part], own.owners[part]
             places, *arrays, promised = cross_kinks(
-                self.likelihood, rows[owners], points, own.factors[part], _N_NEAR_KINKS
+                self.likelihood, samples[owners], points, own.factors[part], _N_NEAR_KINKS
             )
             near.append(Maxima(owners[places], np.ones(len(places), dtype=np.intp), *arrays))
             promises.append(promised)
@@ -349,16 +349,16 @@ class PosteriorSearch:
         chosen = _best_of_each(kinks.owners, scores, _N_KINK_ASCENTS)
         new = kinks.take(chosen[scores[chosen] > -np.inf])
         new = new.take(starts.choose(new.owners, self.likelihood.locate(new.points)))
-        ends = self._ascend(rows, new.owners, new.points)
+        ends = self._ascend(samples, new.owners, new.points)
         best = kinks.take(_best_of_each(kinks.owners, kinks.logs, MOST_MAXIMA[1]))
         return Maxima.concatenate([best, ends])
 
-    def _ascend(self, rows: Floats, owners: Integers, starts: Floats) -> Maxima:
-        """Climb from points of the rows they belong to, a few at a time."""
+    def _ascend(self, samples: Floats, owners: Integers, starts: Floats) -> Maxima:
+        """Climb from points of the samples they belong to, a few at a time."""
         found = [Maxima.of_nothing(starts.shape[1])]
         for part in self._parts(len(starts)):
             kinds = np.zeros(len(owners[part]), dtype=np.intp)
-            ends = ascend(self.likelihood, rows[owners[part]], starts[part])
+            ends = ascend(self.likelihood, samples[owners[part]], starts[part])
             found.append(Maxima(owners[part], kinds, *ends))
         joined = Maxima.concatenate(found)
         return joined.take(joined.heights > -np.inf)
@@ -373,7 +373,7 @@ class PosteriorSearch:
 
     def _draw(
         self,
-        rows: Floats,
+        samples: Floats,
         own: Integers,
         n_points: int,
         n_rounds: int,
@@ -381,16 +381,16 @@ class PosteriorSearch:
         log_likelihoods: Floats,
         enough: Floats,
     ) -> tuple[Estimates, _Weighted]:
-        """Draw and weigh points of some rows, and adapt proposals whose error is not small enough.
+        """Draw and weigh points of some samples; adapt proposals whose error is not small enough.
 
         Points differ from round to round: proposals are fitted to those of the round before, and
         would suit them too well.
         """
         mine = proposals.take(own)
         counts = allocate(mine.shares, n_points)
-        seeds = seed_rows(rows[own], _MOST_SEEDS * n_rounds + self.seed)
+        seeds = seed_samples(samples[own], _MOST_SEEDS * n_rounds + self.seed)
         points = draw_points(mine, counts, seeds, self._base, n_points)
-        values, keys = self.likelihood.evaluate(rows[own], points)
+        values, keys = self.likelihood.evaluate(samples[own], points)
         adapted = mine.take(np.arange(len(own)))
         estimates, weights = weigh_points(
             mine,
@@ -410,7 +410,7 @@ class PosteriorSearch:
 
     def _add_proposals(
         self,
-        rows: Floats,
+        samples: Floats,
         own: Integers,
         proposals: Proposals,
         estimates: Estimates,
@@ -421,7 +421,7 @@ class PosteriorSearch:
         members = own[told]
         if members.size == 0:
             return
-        points, _, factors = ascend(self.likelihood, rows[members], estimates.suspect[told])
+        points, _, factors = ascend(self.likelihood, samples[members], estimates.suspect[told])
         proposals.add(members, _NEW_SHARE, points, factors)
 
     def _join(self, log_density: Floats, error: Floats, groups: Groups) -> Visits:
@@ -460,7 +460,7 @@ def _fill_triangles(lower: Floats, n_components: int) -> Floats:
 
 @kernel
 def _best_of_cones(scores: Floats, cones: Integers, active: Integers, best: Integers) -> None:
-    """Fill in the places (n, cones) of the best scores (n, m) in each cone, for active rows."""
+    """Fill in the places (n, cones) of the best scores (n, m) in each cone, for active samples."""
     for i in range(len(active)):
         n = active[i]
         for cone in range(best.shape[1]):
@@ -500,7 +500,7 @@ def _round_up(n_points: Floats) -> Integers:
 
 
 def _batches(active: Integers, sizes: Integers) -> Iterator[tuple[Integers, int]]:
-    """Put rows with the same number of points together."""
+    """Put samples with the same number of points together."""
     for n_points in np.unique(sizes):
         members = active[sizes == n_points]
         n_part = max(1, _POINTS_AT_A_TIME // (N_SHIFTS * int(n_points)))

@@ -25,45 +25,47 @@ _MOST_MARGINALS = 2**16
 LogDensity = Callable[[Floats], Floats]
 
 
-def surprises(log_density: LogDensity, rows: Floats) -> Floats:
-    """Compute -log p(x_j | all others) of every value of rows (n, D): (n, D)."""
-    n_features = rows.shape[1]
+def surprises(log_density: LogDensity, samples: Floats) -> Floats:
+    """Compute -log p(x_j | all others) of every value of samples (n, D): (n, D)."""
+    n_features = samples.shape[1]
     # All values, and all but one.
     subsets = np.concatenate([np.ones((1, n_features), bool), ~np.eye(n_features, dtype=bool)])
-    result = np.zeros(rows.shape)
-    for batch in _batches(len(rows), len(subsets)):
-        scores = _score_subsets(log_density, rows[batch], subsets)
+    result = np.zeros(samples.shape)
+    for batch in _batches(len(samples), len(subsets)):
+        scores = _score_subsets(log_density, samples[batch], subsets)
         with np.errstate(invalid="ignore"):
             result[batch] = scores[:, :1] - scores[:, 1:]
-    return np.where(np.isnan(rows), 0.0, result)
+    return np.where(np.isnan(samples), 0.0, result)
 
 
 def shapley_values(
-    log_density: LogDensity, rows: Floats, n_permutations: int, generator: RandomSource
+    log_density: LogDensity, samples: Floats, n_permutations: int, generator: RandomSource
 ) -> tuple[Floats, Floats]:
-    """Share -log p(x) among the values of rows (n, D): (n, D), and standard errors (n, D).
+    """Share -log p(x) among the values of samples (n, D): (n, D), and standard errors (n, D).
 
     The latter are zero up to `MOST_EXACT_FEATURES` observed values.
     """
-    values, errors = np.zeros(rows.shape), np.zeros(rows.shape)
-    for own, features in split_by_pattern(rows):
+    values, errors = np.zeros(samples.shape), np.zeros(samples.shape)
+    for own, features in split_by_pattern(samples):
         if features.size == 0:
             continue
         target = np.ix_(own, features)
         if features.size <= MOST_EXACT_FEATURES:
-            values[target] = _over_subsets(log_density, rows[own], features)
+            values[target] = _over_subsets(log_density, samples[own], features)
         else:
             # Of every order, the reverse: what one says too early, the other says too late.
             orders = np.stack([generator.permutation(features) for _ in range(n_permutations // 2)])
-            values[target], errors[target] = _over_orders(log_density, rows[own], features, orders)
+            values[target], errors[target] = _over_orders(
+                log_density, samples[own], features, orders
+            )
     return values, errors
 
 
-def _over_subsets(log_density: LogDensity, rows: Floats, features: Integers) -> Floats:
+def _over_subsets(log_density: LogDensity, samples: Floats, features: Integers) -> Floats:
     """Average over all orders, by all subsets of the features: (n, d)."""
     n_players = features.size
     members = (np.arange(2**n_players)[:, None] >> np.arange(n_players)) % 2 == 1
-    subsets = np.zeros((len(members), rows.shape[1]), dtype=bool)
+    subsets = np.zeros((len(members), samples.shape[1]), dtype=bool)
     subsets[:, features] = members
     # Share of the orders in which the members of a set come first, and then a given one.
     shares = np.array([1.0 / (n_players * comb(n_players - 1, k)) for k in range(n_players)])
@@ -71,31 +73,31 @@ def _over_subsets(log_density: LogDensity, rows: Floats, features: Integers) -> 
     joins = shares[np.maximum(sizes - 1, 0)][:, None]
     stays = shares[np.minimum(sizes, n_players - 1)][:, None]
     weights = np.where(members, joins, -stays)
-    values = np.empty((len(rows), n_players))
-    for batch in _batches(len(rows), len(subsets)):
-        scores = _score_subsets(log_density, rows[batch], subsets)
+    values = np.empty((len(samples), n_players))
+    for batch in _batches(len(samples), len(subsets)):
+        scores = _score_subsets(log_density, samples[batch], subsets)
         with np.errstate(invalid="ignore"):
             values[batch] = scores @ weights
     return values
 
 
 def _over_orders(
-    log_density: LogDensity, rows: Floats, features: Integers, orders: Integers
+    log_density: LogDensity, samples: Floats, features: Integers, orders: Integers
 ) -> tuple[Floats, Floats]:
     """Average over some orders (P, d) of the features, and their reverses: (n, d), and errors."""
     n_orders, n_players = orders.shape
     both = np.stack([orders, orders[:, ::-1]], axis=1)  # (P, 2, d)
     # The first k features of an order, for k = 0, ..., d.
-    subsets = np.zeros((n_orders, 2, n_players + 1, rows.shape[1]), dtype=bool)
+    subsets = np.zeros((n_orders, 2, n_players + 1, samples.shape[1]), dtype=bool)
     for size in range(1, n_players + 1):
         subsets[:, :, size] = subsets[:, :, size - 1]
         np.put_along_axis(subsets[:, :, size], both[:, :, size - 1, None], True, axis=2)
-    places = np.empty(rows.shape[1], dtype=np.intp)
+    places = np.empty(samples.shape[1], dtype=np.intp)
     places[features] = np.arange(n_players)
-    flat = subsets.reshape(-1, rows.shape[1])
-    values, errors = np.empty((len(rows), n_players)), np.empty((len(rows), n_players))
-    for batch in _batches(len(rows), len(flat)):
-        scores = _score_subsets(log_density, rows[batch], flat)
+    flat = subsets.reshape(-1, samples.shape[1])
+    values, errors = np.empty((len(samples), n_players)), np.empty((len(samples), n_players))
+    for batch in _batches(len(samples), len(flat)):
+        scores = _score_subsets(log_density, samples[batch], flat)
         with np.errstate(invalid="ignore"):
             steps = np.diff(scores.reshape(-1, n_orders, 2, n_players + 1), axis=3)
         own = np.empty_like(steps)
@@ -107,16 +109,16 @@ def _over_orders(
     return values, errors
 
 
-def _score_subsets(log_density: LogDensity, rows: Floats, subsets: Bools) -> Floats:
-    """Compute -log p of subsets (m, D) of the values of rows (n, D): (n, m)."""
-    marginals = np.where(subsets, rows[:, None], np.nan)
+def _score_subsets(log_density: LogDensity, samples: Floats, subsets: Bools) -> Floats:
+    """Compute -log p of subsets (m, D) of the values of samples (n, D): (n, m)."""
+    marginals = np.where(subsets, samples[:, None], np.nan)
     is_empty = np.isnan(marginals).all(axis=2)
-    scores = -log_density(marginals.reshape(-1, rows.shape[1])).reshape(is_empty.shape)
+    scores = -log_density(marginals.reshape(-1, samples.shape[1])).reshape(is_empty.shape)
     # Exactly: weights of components add up to one but for rounding.
     return np.where(is_empty, 0.0, scores)
 
 
-def _batches(n_rows: int, n_subsets: int) -> Iterator[slice]:
+def _batches(n_samples: int, n_subsets: int) -> Iterator[slice]:
     size = max(1, _MOST_MARGINALS // n_subsets)
-    for first in range(0, n_rows, size):
-        yield slice(first, min(first + size, n_rows))
+    for first in range(0, n_samples, size):
+        yield slice(first, min(first + size, n_samples))

@@ -42,7 +42,7 @@ class Conditional(Protocol):
         """Its regions, if there is one latent dimension and noise is independent."""
         ...
 
-    def feature_distributions(self, rows: Floats, features: Integers) -> FeatureDistributions:
+    def feature_distributions(self, samples: Floats, features: Integers) -> FeatureDistributions:
         """Distributions of features given samples (n, D), in which these are missing."""
         ...
 
@@ -76,7 +76,7 @@ def keep_inside(
 
     Fewer than wanted are returned if less than one in ten thousand does.
     """
-    rows, labels = np.empty((n_wanted, len(lower))), np.empty(n_wanted, dtype=np.intp)
+    samples, labels = np.empty((n_wanted, len(lower))), np.empty(n_wanted, dtype=np.intp)
     n_found, n_proposed, size = 0, 0, _PROPOSALS[0]
     while n_found < n_wanted:
         if n_proposed >= _PATIENCE and n_found < _SMALLEST_SHARE * n_proposed:
@@ -84,11 +84,11 @@ def keep_inside(
         drawn, numbers = propose(size)
         inside = np.flatnonzero(np.all((drawn >= lower) & (drawn <= upper), axis=1))
         inside = inside[: n_wanted - n_found]
-        rows[n_found : n_found + len(inside)] = drawn[inside]
+        samples[n_found : n_found + len(inside)] = drawn[inside]
         labels[n_found : n_found + len(inside)] = numbers[inside]
         n_found, n_proposed = n_found + len(inside), n_proposed + size
         size = min(2 * size, _PROPOSALS[1])
-    return rows[:n_found], labels[:n_found]
+    return samples[:n_found], labels[:n_found]
 
 
 def condition_in_turn(
@@ -105,11 +105,11 @@ def condition_in_turn(
     n_draws = max(1, n_draws // _N_SHIFTS) * _N_SHIFTS
     if bounded.size == 1:
         n_draws = 1  # nothing has to be drawn
-    rows = np.full((n_draws, len(lower)), np.nan)
+    samples = np.full((n_draws, len(lower)), np.nan)
     uniform = _uniform_points(n_draws, bounded.size, generator)
     logs = np.zeros(n_draws)
     for place, feature in enumerate(bounded):
-        distributions = density.feature_distributions(rows, np.array([feature]))
+        distributions = density.feature_distributions(samples, np.array([feature]))
         low, high = (np.full((n_draws, 1), bound[feature]) for bound in (lower, upper))
         at_low, at_high = (_cdf(distributions, ends) for ends in (low, high))
         with np.errstate(divide="ignore"):
@@ -118,7 +118,7 @@ def condition_in_turn(
             return -math.inf, 0.0
         if place + 1 < bounded.size:
             wanted = at_low + uniform[:, [place]] * (at_high - at_low)
-            rows[:, feature] = _draw(distributions, wanted, low, high)[:, 0]
+            samples[:, feature] = _draw(distributions, wanted, low, high)[:, 0]
     log_probability = float(logsumexp(logs) - math.log(n_draws))
     sets = np.exp(logs - log_probability).reshape(-1, _N_SHIFTS if n_draws > 1 else 1).mean(axis=0)
     error = float(sets.std(ddof=1) / math.sqrt(_N_SHIFTS)) if n_draws > 1 else 0.0

@@ -304,36 +304,36 @@ class RegionDistributions:
 
 
 def distributions_given(
-    visitor: Visitor | Explorer, rows: Floats, features: Integers
+    visitor: Visitor | Explorer, samples: Floats, features: Integers
 ) -> FeatureDistributions:
-    """Condition on what was observed of rows (n, D), which is none of these features.
+    """Condition on what was observed of samples (n, D), which is none of these features.
 
     A sample so far out that its density is zero is conditioned on nothing instead.
     """
-    visits = visitor.visit(rows)
+    visits = visitor.visit(samples)
     log_density = visits.log_density
     unknown = np.isneginf(log_density)
     if unknown.any():
-        rows = np.where(unknown[:, None], np.nan, rows)
-        visits = visitor.visit(rows)
+        samples = np.where(unknown[:, None], np.nan, samples)
+        visits = visitor.visit(samples)
     settled = visitor.settle(visits)
-    factors, centers = settled.condition(rows, visits)
+    factors, centers = settled.condition(samples, visits)
     maps = settled.partition.maps.take(visits.regions)
     latent_slopes, latent_offsets, deviations = visitor.noise.predict(
-        maps.slopes, maps.offsets, np.repeat(rows, np.diff(visits.start), axis=0), features
+        maps.slopes, maps.offsets, np.repeat(samples, np.diff(visits.start), axis=0), features
     )
     spread = np.einsum("vks,vst,vkt->vk", latent_slopes, visits.covariances, latent_slopes)
     means = latent_offsets + np.einsum("vks,vs->vk", latent_slopes, visits.means)
     variances = np.maximum(spread, 0.0) + deviations**2
     if isinstance(visitor, Visitor) and len(visitor.partition) == 1:
-        whole = np.ones((1, len(rows)))
+        whole = np.ones((1, len(samples)))
         return GaussianDistributions(log_density, whole, means[None], np.sqrt(variances)[None])
     slopes = latent_slopes @ factors
 
     def log_pdf(values: Floats) -> Floats:
         log_joint = np.empty(values.shape)
         for column, feature in enumerate(features):
-            joint = rows.copy()
+            joint = samples.copy()
             joint[:, feature] = values[:, column]
             log_joint[:, column] = visitor.visit(joint).log_density
         # What is too far out is conditioned on nothing, whose log density is zero.

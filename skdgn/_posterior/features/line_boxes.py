@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skdgn._geometry import log_integral, quantile, truncated_mean
-from skdgn._runtime import LOG_SQRT_2PI, Floats, Integers, RandomSource, kernel, row_batches
+from skdgn._runtime import LOG_SQRT_2PI, Floats, Integers, RandomSource, kernel, sample_batches
 
 # Logs below the peak at which an integrand counts no more, and how much of logs is rounding.
 _NEGLIGIBLE = 44.0
@@ -121,7 +121,7 @@ def draw_known(
     Everything known must have a probability.
     """
     n_samples = len(known.values)
-    rows = np.empty((n_draws, *known.values.shape))
+    draws = np.empty((n_draws, *known.values.shape))
     labels = np.empty((n_draws, n_samples), dtype=np.intp)
     for batch, pieces in _integrate_batches(regions, known):
         samples = np.tile(np.arange(batch.stop - batch.start), n_draws)
@@ -131,13 +131,13 @@ def draw_known(
         uniform = generator.uniform(size=drawn.shape)
         own = pieces.regions[chosen]
         _draw_features(regions, known.take(batch), samples, own, latent, uniform, drawn)
-        rows[:, batch] = drawn.reshape(n_draws, -1, drawn.shape[1])
+        draws[:, batch] = drawn.reshape(n_draws, -1, drawn.shape[1])
         labels[:, batch] = regions.labels[own].reshape(n_draws, -1)
-    return rows, labels
+    return draws, labels
 
 
 def _integrate_batches(regions: LineRegions, known: Known) -> Iterator[tuple[slice, Pieces]]:
-    for batch in row_batches(len(known.values), _BATCH):
+    for batch in sample_batches(len(known.values), _BATCH):
         yield batch, _integrate(regions, known.take(batch))
 
 

@@ -1,6 +1,6 @@
-"""The conditional Gaussian of one region, given the observed part of one row.
+"""The conditional Gaussian of one region, given the observed part of one sample.
 
-A QR decomposition of ``[I; A~_o]``, with the observed part of the row as one more column, gives
+A QR decomposition of ``[I; A~_o]``, with the observed part of the sample as one more column, gives
 factor, conditional mean and quadratic form at once.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skdgn._geometry import Facets
-from skdgn._noise import Holes, NoiseUnits, whiten_by_factors
+from skdgn._noise import NoiseUnits, Observation, whiten_by_factors
 from skdgn._runtime import Floats, Integers, inlined_sum_kernel, kernel
 
 
@@ -24,8 +24,8 @@ class RegionMaps(NamedTuple):
     facets: Facets
 
 
-class ObservedRow(NamedTuple):
-    """The observed part of a row, and room for its QR decompositions."""
+class ObservedSample(NamedTuple):
+    """The observed part of a sample, and room for its QR decompositions."""
 
     scaled: Floats  # (D,) observed values first, in units of the noise deviations
     columns: Floats  # (S, S + D) columns of [I; A~_o]
@@ -34,9 +34,9 @@ class ObservedRow(NamedTuple):
     places: Integers  # (S,) which latent dimension each of its columns is of
 
 
-def make_row(n_components: int, n_features: int) -> ObservedRow:
-    """Make room for a row."""
-    return ObservedRow(
+def make_sample(n_components: int, n_features: int) -> ObservedSample:
+    """Make room for a sample."""
+    return ObservedSample(
         np.empty(n_features),
         np.empty((n_components, n_components + n_features)),
         np.empty(n_components + n_features),
@@ -46,11 +46,13 @@ def make_row(n_components: int, n_features: int) -> ObservedRow:
 
 
 @kernel
-def scale_row(values: Floats, units: NoiseUnits, holes: Holes, row: ObservedRow) -> None:
-    """Read what was observed of a row, once its holes have been found."""
-    for i in range(holes.n_observed[0]):
-        d = holes.order[i]
-        row.scaled[i] = values[d] / units.deviations[d]
+def scale_sample(
+    values: Floats, units: NoiseUnits, observation: Observation, sample: ObservedSample
+) -> None:
+    """Read what was observed of a sample, once this has been found."""
+    for i in range(observation.n_observed[0]):
+        d = observation.order[i]
+        sample.scaled[i] = values[d] / units.deviations[d]
 
 
 @inlined_sum_kernel
@@ -58,54 +60,56 @@ def condition_region(
     region: int,
     axes: Any,
     maps: RegionMaps,
-    holes: Holes,
-    row: ObservedRow,
+    observation: Observation,
+    sample: ObservedSample,
     factor: Floats,
     center: Floats,
 ) -> float:
-    """Condition one region's map on the observed part of a row.
+    """Condition one region's map on the observed part of a sample.
 
     Fills in factor (S, S) and whitened mean (S,) of the conditional Gaussian.  Returns the
     log evidence; its quadratic form comes from the residual.
     """
-    _stack(region, axes, maps, holes, row)
-    if holes.is_dense:
-        _whiten(axes, holes, row)
-    elif holes.is_correlated:
-        whiten_by_factors(holes, row.remainder[len(axes) :])
+    _stack(region, axes, maps, observation, sample)
+    if observation.is_dense:
+        _whiten(axes, observation, sample)
+    elif observation.is_correlated:
+        whiten_by_factors(observation, sample.remainder[len(axes) :])
         for s in range(len(axes)):
-            whiten_by_factors(holes, row.columns[s, len(axes) :])
-    sign = _orthogonalize(axes, len(axes) + holes.n_observed[0], row, center)
-    _invert_triangle(axes, sign, row, factor)
+            whiten_by_factors(observation, sample.columns[s, len(axes) :])
+    sign = _orthogonalize(axes, len(axes) + observation.n_observed[0], sample, center)
+    _invert_triangle(axes, sign, sample, factor)
     center[len(axes) - 1] *= sign
-    log_evidence = holes.log_constant[0]
+    log_evidence = observation.log_constant[0]
     for s in range(len(axes)):
-        log_evidence -= math.log(row.triangle[s, s])
+        log_evidence -= math.log(sample.triangle[s, s])
     square = 0.0
-    for i in range(len(axes) + holes.n_observed[0]):
-        square += row.remainder[i] * row.remainder[i]
+    for i in range(len(axes) + observation.n_observed[0]):
+        square += sample.remainder[i] * sample.remainder[i]
     return log_evidence - 0.5 * square
 
 
 @inlined_sum_kernel
-def _stack(region: int, axes: Any, maps: RegionMaps, holes: Holes, row: ObservedRow) -> None:
+def _stack(
+    region: int, axes: Any, maps: RegionMaps, observation: Observation, sample: ObservedSample
+) -> None:
     """Fill in the columns of ``[I; A~_o]``, and ``[0; x~_o - b~_o]``."""
     for s in range(len(axes)):
-        row.remainder[s] = 0.0
+        sample.remainder[s] = 0.0
         for t in range(len(axes)):
-            row.columns[s, t] = 1.0 if s == t else 0.0
-    for i in range(holes.n_observed[0]):
-        d = holes.order[i]
-        row.remainder[len(axes) + i] = row.scaled[i] - maps.offsets[region, d]
+            sample.columns[s, t] = 1.0 if s == t else 0.0
+    for i in range(observation.n_observed[0]):
+        d = observation.order[i]
+        sample.remainder[len(axes) + i] = sample.scaled[i] - maps.offsets[region, d]
         for s in range(len(axes)):
-            row.columns[s, len(axes) + i] = maps.slopes[region, d, s]
+            sample.columns[s, len(axes) + i] = maps.slopes[region, d, s]
 
 
 @inlined_sum_kernel
-def _whiten(axes: Any, holes: Holes, row: ObservedRow) -> None:
+def _whiten(axes: Any, observation: Observation, sample: ObservedSample) -> None:
     """Divide by the factor of the noise's correlations, where these are a matrix."""
-    columns, remainder, correlated = row.columns, row.remainder, holes.factor
-    for i in range(holes.n_observed[0]):
+    columns, remainder, correlated = sample.columns, sample.remainder, observation.factor
+    for i in range(observation.n_observed[0]):
         scale = 1.0 / correlated[i, i]
         rest = remainder[len(axes) + i]
         for j in range(i):
@@ -119,14 +123,19 @@ def _whiten(axes: Any, holes: Holes, row: ObservedRow) -> None:
 
 
 @inlined_sum_kernel
-def _orthogonalize(axes: Any, size: int, row: ObservedRow, center: Floats) -> float:
+def _orthogonalize(axes: Any, size: int, sample: ObservedSample, center: Floats) -> float:
     """Make the columns orthonormal, and take what is along them out of the remainder.
 
     Modified Gram-Schmidt, the remainder as the last column: as accurate as reflections.  Of the
     others, that of which most is left comes first, as in `skdgn._posterior.listed.conditionals`.
     Returns the sign of the permutation: the factor's determinant is to be positive.
     """
-    columns, remainder, triangle, places = row.columns, row.remainder, row.triangle, row.places
+    columns, remainder, triangle, places = (
+        sample.columns,
+        sample.remainder,
+        sample.triangle,
+        sample.places,
+    )
     sign = 1.0
     for s in range(len(axes)):
         places[s] = s
@@ -166,9 +175,9 @@ def _orthogonalize(axes: Any, size: int, row: ObservedRow, center: Floats) -> fl
 
 
 @inlined_sum_kernel
-def _invert_triangle(axes: Any, sign: float, row: ObservedRow, factor: Floats) -> None:
+def _invert_triangle(axes: Any, sign: float, sample: ObservedSample, factor: Floats) -> None:
     """Fill in the factor: the inverse of the triangle, its rows back in their places."""
-    triangle, places = row.triangle, row.places
+    triangle, places = sample.triangle, sample.places
     for t in range(len(axes)):
         for s in range(len(axes)):
             factor[s, t] = 0.0

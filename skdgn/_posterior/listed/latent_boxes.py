@@ -1,6 +1,6 @@
-"""Boxes along the features, to dismiss regions for rows with holes.
+"""Boxes along the features, to dismiss regions for samples with missing values.
 
-The distance of a row from such a box is known for any subset of its features.  Like the boxes of
+The distance of a sample from such a box is known for any subset of its features.  Like the boxes of
 `skdgn._posterior.listed.region_groups` they enclose the images of groups of regions, and bound what
 these contribute.
 """
@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdgn._noise import Holes, NoiseUnits
+from skdgn._noise import NoiseUnits, Observation
 from skdgn._partition import Partition
-from skdgn._posterior.listed.incomplete_conditionals import ObservedRow, RegionMaps
+from skdgn._posterior.listed.incomplete_conditionals import ObservedSample, RegionMaps
 from skdgn._posterior.listed.region_groups import ROUNDING, Groups, cut_corners, reduce_over_tree
 from skdgn._runtime import Floats, inlined_sum_kernel
 
@@ -81,12 +81,12 @@ def no_boxes(n_features: int) -> Boxes:
 
 
 @inlined_sum_kernel
-def bound_box(boxes: Boxes, box: int, holes: Holes, scaled: Floats) -> float:
-    """Bound the squared distance of a row from whatever a box contains, from below."""
+def bound_box(boxes: Boxes, box: int, observation: Observation, scaled: Floats) -> float:
+    """Bound the squared distance of a sample from whatever a box contains, from below."""
     square = 0.0
     size = 0.0
-    for i in range(holes.n_observed[0]):
-        d = holes.order[i]
+    for i in range(observation.n_observed[0]):
+        d = observation.order[i]
         below = boxes.lower[box, d] - scaled[i]
         above = scaled[i] - boxes.upper[box, d]
         outside = max(0.0, below, above)
@@ -96,33 +96,39 @@ def bound_box(boxes: Boxes, box: int, holes: Holes, scaled: Floats) -> float:
 
 
 @inlined_sum_kernel
-def bound_correlated(boxes: Boxes, box: int, holes: Holes, row: ObservedRow) -> float:
+def bound_correlated(
+    boxes: Boxes, box: int, observation: Observation, sample: ObservedSample
+) -> float:
     """Bound the same distance, if correlated noise varies most in one direction.
 
     The noise's covariance is at most ``M = s I + d d'``.  For any vector y and all displacements r
-    from the row to points of the box, ``r' M^-1 r >= 2 y' r - y' M y``, and ``y' r`` is smallest at
-    a corner.  With ``y = M^-1 r`` for the point that is nearest without correlations, this is
+    from the sample to points of the box, ``r' M^-1 r >= 2 y' r - y' M y``, and ``y' r`` is smallest
+    at a corner.  With ``y = M^-1 r`` for the point that is nearest without correlations, this is
     seldom much less than the distance.
     """
-    n_observed, other_spread, direction = holes.n_observed[0], boxes.other_spread, boxes.direction
+    n_observed, other_spread, direction = (
+        observation.n_observed[0],
+        boxes.other_spread,
+        boxes.direction,
+    )
     along, length = 0.0, other_spread
     for i in range(n_observed):
-        d = holes.order[i]
-        nearest = max(0.0, boxes.lower[box, d] - row.scaled[i])
-        nearest += min(0.0, boxes.upper[box, d] - row.scaled[i])
-        row.remainder[i] = nearest
+        d = observation.order[i]
+        nearest = max(0.0, boxes.lower[box, d] - sample.scaled[i])
+        nearest += min(0.0, boxes.upper[box, d] - sample.scaled[i])
+        sample.remainder[i] = nearest
         along += direction[d] * nearest
         length += direction[d] * direction[d]
     share = along / length
     product, square, size = 0.0, 0.0, 0.0
     along = 0.0
     for i in range(n_observed):
-        d = holes.order[i]
-        y = (row.remainder[i] - share * direction[d]) / other_spread
+        d = observation.order[i]
+        y = (sample.remainder[i] - share * direction[d]) / other_spread
         if y != 0.0:  # a box may have no end
             end = boxes.lower[box, d] if y > 0.0 else boxes.upper[box, d]
-            product += y * (end - row.scaled[i])
-            size += abs(y) * (abs(end) + abs(row.scaled[i]))
+            product += y * (end - sample.scaled[i])
+            size += abs(y) * (abs(end) + abs(sample.scaled[i]))
             square += y * y
             along += y * direction[d]
     square = other_spread * square + along * along

@@ -15,23 +15,23 @@ from skdgn._runtime import Floats, Integers
 
 
 class Observed(NamedTuple):
-    """Rows of a table in which the same features were observed, and nothing but these features."""
+    """Samples in which the same features were observed, and nothing but these features."""
 
-    indices: Integers  # (k,) of the rows in the table
+    indices: Integers  # (k,) of the samples in the table
     features: Integers  # (d,)
-    rows: Floats  # (k, d)
+    samples: Floats  # (k, d)
     partition: Partition
     noise: Noise
 
 
-def observed_parts(partition: Partition, noise: Noise, rows: Floats) -> Iterator[Observed]:
+def observed_parts(partition: Partition, noise: Noise, samples: Floats) -> Iterator[Observed]:
     """Split a table with missing values (NaN) into tables without."""
-    patterns, owner = np.unique(~np.isnan(rows), axis=0, return_inverse=True)
+    patterns, owner = np.unique(~np.isnan(samples), axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
         indices = np.flatnonzero(owner.ravel() == number)
         features = np.flatnonzero(pattern)
         if pattern.all():
-            yield Observed(indices, features, rows[indices], partition, noise)
+            yield Observed(indices, features, samples[indices], partition, noise)
             continue
         maps = AffineMaps(
             np.ascontiguousarray(partition.maps.slopes[:, features]),
@@ -40,7 +40,7 @@ def observed_parts(partition: Partition, noise: Noise, rows: Floats) -> Iterator
         yield Observed(
             indices,
             features,
-            rows[np.ix_(indices, features)],
+            samples[np.ix_(indices, features)],
             replace(partition, maps=ComposedMaps.of(maps)),
             noise.restrict(features),
         )

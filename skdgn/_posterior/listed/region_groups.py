@@ -3,7 +3,7 @@
 On region r the density of x given z is at most exp(-dist(x~, g~(r))^2 / 2) times a constant, and
 the prior mass of a group is at most one.  So whatever encloses the image of a group of regions, in
 units of the noise, bounds the sum of their shares.  Groups form a binary tree: most regions are
-dismissed in large groups, and the cost of a row hardly follows the size of the partition.
+dismissed in large groups, and the cost of a sample hardly follows the size of the partition.
 
 The image of a group is nearly flat, a patch of a surface of S dimensions.  It is enclosed in a box
 of S dimensions, of a certain thickness in all other directions.  Cells may be unbounded, their

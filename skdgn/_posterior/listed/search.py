@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdgn._noise import Holes, NoiseUnits
+from skdgn._noise import NoiseUnits, Observation
 from skdgn._posterior.listed.conditionals import Conditionals
 from skdgn._posterior.listed.incomplete_conditionals import (
-    ObservedRow,
+    ObservedSample,
     RegionMaps,
     condition_region,
 )
@@ -95,8 +95,8 @@ def make_candidates(
 def search(
     whitened: Floats,
     is_complete: bool,
-    holes: Holes,
-    row: ObservedRow,
+    observation: Observation,
+    sample: ObservedSample,
     log_constant: float,
     axes: Any,
     conditionals: Conditionals,
@@ -115,7 +115,7 @@ def search(
     whitened : ndarray of shape (D,)
         The sample in units of the noise, if it is complete.
     is_complete : bool
-    holes, row : Holes, ObservedRow
+    observation, sample : Observation, ObservedSample
         What was observed of it otherwise.
     log_constant : float
         Largest log density that its noise can have.
@@ -202,7 +202,7 @@ def search(
                     outside = max(0.0, math.sqrt(max(0.0, across)) - radii[child])
                     distance = min(distance + outside * outside, squares[child])
                 else:
-                    distance = bound_box(boxes, child, holes, row.scaled)
+                    distance = bound_box(boxes, child, observation, sample.scaled)
                 bound = min(upper, log_constant - 0.5 * distance)
                 if bound >= lowest:
                     hole = n_nodes
@@ -249,17 +249,17 @@ def search(
                     if distance > 0.0:
                         outside = max(outside, distance * distance)
             else:
-                distance = bound_box(boxes, 2 * n_leaves + region, holes, row.scaled)
+                distance = bound_box(boxes, 2 * n_leaves + region, observation, sample.scaled)
                 bound = min(upper, log_constant - 0.5 * distance)
                 if bound < lowest:
                     continue
-                if holes.is_dense:
-                    distance = bound_correlated(boxes, 2 * n_leaves + region, holes, row)
+                if observation.is_dense:
+                    distance = bound_correlated(boxes, 2 * n_leaves + region, observation, sample)
                     bound = min(bound, log_constant - 0.5 * distance)
                     if bound < lowest:
                         continue
                 factor, center = found_factors[n_candidates], centers[n_candidates]
-                evidence = condition_region(region, axes, maps, holes, row, factor, center)
+                evidence = condition_region(region, axes, maps, observation, sample, factor, center)
                 if evidence < lowest:
                     continue
                 for f in range(facets.start[region], facets.start[region + 1]):

@@ -25,16 +25,16 @@ from skdgn._geometry import (
     whiten_cell,
 )
 from skdgn._network import Codes
-from skdgn._noise import Holes, Noise, NoiseUnits, find_holes, make_holes
+from skdgn._noise import Noise, NoiseUnits, Observation, make_observation, observe
 from skdgn._partition import Partition, add_regions, gather
 from skdgn._posterior.listed.conditionals import Conditionals, condition
 from skdgn._posterior.listed.frames import Frame, choose_frame
 from skdgn._posterior.listed.incomplete_conditionals import (
-    ObservedRow,
+    ObservedSample,
     RegionMaps,
     condition_region,
-    make_row,
-    scale_row,
+    make_sample,
+    scale_sample,
 )
 from skdgn._posterior.listed.latent_boxes import enclose_regions, no_boxes
 from skdgn._posterior.listed.region_groups import bound_cells, group_regions
@@ -66,13 +66,14 @@ _LOG_ESTIMATE_ERROR = math.log(1e-3)
 _LOG_SMALLEST_ESTIMATE = math.log(3e-2)
 # Logs as large as this have no digits left for errors of shares.
 _COARSE_LOGS = -1e12
-# Space for so many visits per row is made at first.
+# Space for so many visits per sample is made at first.
 _USUAL_VISITS = 16
-# Regions that a row may visit before a batch of such rows takes more memory than was planned for.
+# Regions that a sample may visit before a batch of such samples takes more memory than was planned
+# for.
 _MANY_VISITS = 256
-# Space for visits is made in steps, and joined; rows are read and whitened.
+# Space for visits is made in steps, and joined; samples are read and whitened.
 _COPIES_OF_VISITS = 3
-_COPIES_OF_ROWS = 8
+_COPIES_OF_SAMPLES = 8
 # A kernel cannot be interrupted.  So it is given space for so many visits at first, and for more as
 # long as it takes fewer seconds than this.
 _FIRST_VISITS = 1024
@@ -80,16 +81,16 @@ _SECONDS_AT_A_TIME = 0.1
 
 
 class _Buffers(NamedTuple):
-    """Arrays that are filled for each row anew."""
+    """Arrays that are filled for each sample anew."""
 
     candidates: Candidates
-    holes: Holes
-    row: ObservedRow
+    observation: Observation
+    sample: ObservedSample
     room: Any  # for a cell to be whitened
     center: Floats  # (S,)
     mean: Floats  # (S,)
     covariance: Floats  # (S, S)
-    errors: Floats  # (R,) relative, of the row's visits
+    errors: Floats  # (R,) relative, of the sample's visits
 
     @classmethod
     def make(cls, regions: Regions, n_components: int, n_features: int) -> _Buffers:
@@ -98,8 +99,8 @@ class _Buffers(NamedTuple):
         n_leaves = regions.complete.groups.n_leaves
         return cls(
             make_candidates(n_regions, n_components, n_whitened, n_leaves),
-            make_holes(regions.observed.units),
-            make_row(n_components, n_features),
+            make_observation(regions.observed.units),
+            make_sample(n_components, n_features),
             make_room(regions.observed.cells),
             np.empty(n_components),
             np.empty(n_components),
@@ -109,7 +110,7 @@ class _Buffers(NamedTuple):
 
 
 class Visits(NamedTuple):
-    """The posterior of each row as a sparse mixture: row n visits ``start[n]:start[n + 1]``."""
+    """The posterior of samples as sparse mixtures: sample n visits ``start[n]:start[n + 1]``."""
 
     log_density: Floats  # (n,)
     start: Integers  # (n + 1,)
@@ -135,9 +136,9 @@ class Visitor:
 
     @classmethod
     def prepare(cls, partition: Partition, noise: Noise, in_groups: bool = True) -> Visitor:
-        """Compute what does not depend on the rows.
+        """Compute what does not depend on the samples.
 
-        For few rows, it takes longer to group regions than to look at each of them.
+        For few samples, it takes longer to group regions than to look at each of them.
         """
         frame = choose_frame(partition.maps, noise)
         conditionals = condition(partition, frame)
@@ -151,7 +152,7 @@ class Visitor:
 
     @cached_property
     def incomplete(self) -> ObservedRegions:
-        """What rows with holes need: it depends neither on them nor on their holes."""
+        """What samples with missing values need, whatever these are."""
         units = NoiseUnits.of(self.noise)
         maps = RegionMaps(
             np.ascontiguousarray(self.partition.maps.slopes / units.deviations[:, None]),
@@ -169,7 +170,7 @@ class Visitor:
 
     @cached_property
     def _none_incomplete(self) -> ObservedRegions:
-        """The same, of no region: where all rows are complete, nobody looks."""
+        """The same, of no region: where all samples are complete, nobody looks."""
         maps = RegionMaps(
             np.empty((0, *self.partition.maps.shape[1:])),
             np.empty((0, self.noise.n_features)),
@@ -214,29 +215,29 @@ class Visitor:
 
     @property
     def conditionals(self) -> Conditionals:
-        """The conditional Gaussians of complete rows."""
+        """The conditional Gaussians of complete samples."""
         return self.complete.conditionals
 
     @property
-    def row_bytes(self) -> float:
-        """Memory that a row takes while its regions are visited."""
+    def sample_bytes(self) -> float:
+        """Memory that a sample takes while its regions are visited."""
         n_regions, n_features, n_components = self.partition.maps.shape
         n_visits = max(_USUAL_VISITS, min(n_regions, _MANY_VISITS))
         visit_bytes = 8.0 * (2 + n_components + n_components**2)
-        return _COPIES_OF_VISITS * n_visits * visit_bytes + _COPIES_OF_ROWS * 8.0 * n_features
+        return _COPIES_OF_VISITS * n_visits * visit_bytes + _COPIES_OF_SAMPLES * 8.0 * n_features
 
-    def visit(self, rows: Floats, prepared: bool = True) -> Visits:
-        """Compute the exact posterior of rows (n, D), NaN where a value is missing.
+    def visit(self, samples: Floats, prepared: bool = True) -> Visits:
+        """Compute the exact posterior of samples (n, D), NaN where a value is missing.
 
-        Complete rows may be treated as if they were not, for comparison: what was prepared for them
-        is then not used.
+        Complete samples may be treated as if they were not, for comparison: what was prepared for
+        them is then not used.
         """
-        rows = np.ascontiguousarray(rows)
-        missing = np.isnan(rows)
+        samples = np.ascontiguousarray(samples)
+        missing = np.isnan(samples)
         n_regions, _, n_components = self.partition.maps.shape
-        is_complete = np.full(len(rows), prepared)
+        is_complete = np.full(len(samples), prepared)
         if prepared and not missing.any():
-            whitened = self.frame.whiten(rows)
+            whitened = self.frame.whiten(samples)
             # (A single region may also be a box that was cut out of latent space.)
             if n_regions == 1 and self.conditionals.facet_offsets.size == 0:
                 return _visit_whole_space(self.conditionals, whitened)
@@ -244,16 +245,16 @@ class Visitor:
                 return _visit_few_intervals(self.complete, whitened)
             observed = self._none_incomplete
         else:
-            whitened = np.full((len(rows), self.frame.shape[1]), np.nan)
+            whitened = np.full((len(samples), self.frame.shape[1]), np.nan)
             observed = self.incomplete
             is_complete &= ~missing.any(axis=1)
-            whitened[is_complete] = self.frame.whiten(rows[is_complete])
+            whitened[is_complete] = self.frame.whiten(samples[is_complete])
         regions = Regions(self.complete, observed)
         axes, log_share_error = loop_settings(n_components)
-        buffers = _Buffers.make(regions, n_components, rows.shape[1])
+        buffers = _Buffers.make(regions, n_components, samples.shape[1])
         visits = _collect_visits(
-            lambda first, visits: _visit_rows(
-                rows,
+            lambda first, visits: _visit_samples(
+                samples,
                 np.ascontiguousarray(whitened),
                 is_complete,
                 axes,
@@ -263,7 +264,7 @@ class Visitor:
                 buffers,
                 visits,
             ),
-            len(rows),
+            len(samples),
             n_regions,
             n_components,
         )
@@ -273,23 +274,23 @@ class Visitor:
         visits.log_density_error[is_empty] = 0.0
         return visits
 
-    def condition(self, rows: Floats, visits: Visits) -> tuple[Floats, Floats]:
+    def condition(self, samples: Floats, visits: Visits) -> tuple[Floats, Floats]:
         """Compute the conditional Gaussian of every visit: factors (v, S, S), centers (v, S).
 
         Truncated to its region, N(factor @ center, factor @ factor') is the posterior there.
         """
-        if not np.isnan(rows).any():
-            return self._condition_complete(rows, visits)
+        if not np.isnan(samples).any():
+            return self._condition_complete(samples, visits)
         n_components = visits.means.shape[1]
         factors = np.empty((len(visits.regions), n_components, n_components))
         centers = np.empty((len(visits.regions), n_components))
         _condition_visits(
-            np.ascontiguousarray(rows),
+            np.ascontiguousarray(samples),
             loop_settings(n_components)[0],
             self.incomplete.units,
             self.incomplete.maps,
-            make_holes(self.incomplete.units),
-            make_row(n_components, rows.shape[1]),
+            make_observation(self.incomplete.units),
+            make_sample(n_components, samples.shape[1]),
             visits.start,
             visits.regions,
             factors,
@@ -297,11 +298,11 @@ class Visitor:
         )
         return factors, centers
 
-    def _condition_complete(self, rows: Floats, visits: Visits) -> tuple[Floats, Floats]:
+    def _condition_complete(self, samples: Floats, visits: Visits) -> tuple[Floats, Floats]:
         """Read off what was prepared."""
         offsets, projections = self.conditionals.offsets, self.conditionals.projections
-        whitened = self.frame.whiten(rows)
-        owner = np.repeat(np.arange(len(rows)), np.diff(visits.start))
+        whitened = self.frame.whiten(samples)
+        owner = np.repeat(np.arange(len(samples)), np.diff(visits.start))
 
         def compute(part: slice) -> tuple[Floats, ...]:
             regions = visits.regions[part]
@@ -322,26 +323,26 @@ def _visit_whole_space(conditionals: Conditionals, whitened: Floats) -> Visits:
         residuals -= centers @ projection
         squares = np.einsum("nd,nd->n", residuals, residuals) + np.einsum("ns,ns->n", means, means)
     squares[np.isnan(squares)] = np.inf
-    n_rows = len(whitened)
+    n_samples = len(whitened)
     log_density = conditionals.log_constants[0] - 0.5 * squares
     return Visits(
         log_density,
-        np.arange(n_rows + 1),
-        np.zeros(n_rows, dtype=np.intp),
-        np.ones(n_rows),
+        np.arange(n_samples + 1),
+        np.zeros(n_samples, dtype=np.intp),
+        np.ones(n_samples),
         means,
-        np.full((n_rows, *factor.shape), factor @ factor.T),
-        np.zeros(n_rows),
+        np.full((n_samples, *factor.shape), factor @ factor.T),
+        np.zeros(n_samples),
         *_listed(len(factor)),
     )
 
 
 def _visit_few_intervals(regions: CompleteRegions, whitened: Floats) -> Visits:
     """Visit intervals so few that there is nothing to search for."""
-    n_rows, n_regions = len(whitened), len(regions.conditionals.offsets)
-    start, log_density = np.zeros(n_rows + 1, dtype=np.intp), np.empty(n_rows)
-    visited = np.empty(n_rows * n_regions, dtype=np.intp)
-    shares, means, variances = np.empty((3, n_rows * n_regions))
+    n_samples, n_regions = len(whitened), len(regions.conditionals.offsets)
+    start, log_density = np.zeros(n_samples + 1, dtype=np.intp), np.empty(n_samples)
+    visited = np.empty(n_samples * n_regions, dtype=np.intp)
+    shares, means, variances = np.empty((3, n_samples * n_regions))
     n_visits = _fill_few_intervals(
         whitened, regions, log_density, start, visited, shares, means, variances
     )
@@ -352,7 +353,7 @@ def _visit_few_intervals(regions: CompleteRegions, whitened: Floats) -> Visits:
         shares[:n_visits],
         means[:n_visits, None],
         variances[:n_visits, None, None],
-        np.zeros(n_rows),
+        np.zeros(n_samples),
         *_listed(1),
     )
 
@@ -451,20 +452,20 @@ def loop_settings(n_components: int) -> tuple[Any, float]:
 
 
 def _collect_visits(
-    visit: Callable[[int, Visits], int], n_rows: int, n_regions: int, n_components: int
+    visit: Callable[[int, Visits], int], n_samples: int, n_regions: int, n_components: int
 ) -> Visits:
-    """Make space for the visits of all rows and have it filled.
+    """Make space for the visits of all samples and have it filled.
 
-    ``visit(first, visits)`` fills in the visits of rows from the first on while there is space for
-    one per region, and returns the number of the row to go on with.
+    ``visit(first, visits)`` fills in the visits of samples from the first on while there is space
+    for one per region, and returns the number of the sample to go on with.
     """
-    log_density, log_density_error = np.empty(n_rows), np.empty(n_rows)
-    start = np.zeros(n_rows + 1, dtype=np.intp)
+    log_density, log_density_error = np.empty(n_samples), np.empty(n_samples)
+    start = np.zeros(n_samples + 1, dtype=np.intp)
     chunks: list[tuple[Any, ...]] = []
     n_done, most_visits = 0, _FIRST_VISITS
-    while n_done < n_rows or not chunks:
+    while n_done < n_samples or not chunks:
         # The number of visits is not known: when these arrays are full, go on in new ones.
-        n_expected = (_USUAL_VISITS << len(chunks)) * (n_rows - n_done)
+        n_expected = (_USUAL_VISITS << len(chunks)) * (n_samples - n_done)
         capacity = min(n_expected, most_visits) + n_regions
         chunk = (
             np.empty(capacity, dtype=np.intp),
@@ -495,7 +496,7 @@ def _collect_visits(
 
 
 def concatenate(parts: list[Visits]) -> Visits:
-    """Join the visits of consecutive batches of rows."""
+    """Join the visits of consecutive batches of samples."""
     sizes = np.concatenate([np.diff(part.start) for part in parts])
     patterns = np.concatenate([part.patterns for part in parts])
     points = np.concatenate([part.points for part in parts])
@@ -521,27 +522,27 @@ def concatenate(parts: list[Visits]) -> Visits:
 
 @kernel
 def _condition_visits(
-    rows: Floats,
+    samples: Floats,
     axes: Any,
     units: NoiseUnits,
     maps: RegionMaps,
-    holes: Holes,
-    row: ObservedRow,
+    observation: Observation,
+    sample: ObservedSample,
     start: Integers,
     regions: Integers,
     factors: Floats,
     centers: Floats,
 ) -> None:
-    for n in range(len(rows)):
-        find_holes(rows[n], units, holes)
-        scale_row(rows[n], units, holes, row)
+    for n in range(len(samples)):
+        observe(samples[n], units, observation)
+        scale_sample(samples[n], units, observation, sample)
         for v in range(start[n], start[n + 1]):
-            condition_region(regions[v], axes, maps, holes, row, factors[v], centers[v])
+            condition_region(regions[v], axes, maps, observation, sample, factors[v], centers[v])
 
 
 @kernel
-def _visit_rows(
-    rows: Floats,
+def _visit_samples(
+    samples: Floats,
     whitened: Floats,
     is_complete: Bools,
     axes: Any,
@@ -551,14 +552,19 @@ def _visit_rows(
     buffers: _Buffers,
     visits: Visits,
 ) -> int:
-    """Fill in the visits of rows, beginning with the first, until there might be too many.
+    """Fill in the visits of samples, beginning with the first, until there might be too many.
 
-    Returns the number of the row to go on with.  Only ``start`` and ``log_density`` have entries
-    for rows before the first.
+    Returns the number of the sample to go on with.  Only ``start`` and ``log_density`` have entries
+    for samples before the first.
     """
     # --- Arrays at hand.
     n_regions = len(regions.complete.conditionals.offsets)
-    candidates, holes, row, room = buffers.candidates, buffers.holes, buffers.row, buffers.room
+    candidates, observation, sample, room = (
+        buffers.candidates,
+        buffers.observation,
+        buffers.sample,
+        buffers.room,
+    )
     center, mean, covariance = buffers.center, buffers.mean, buffers.covariance
     errors = buffers.errors
     conditionals, groups = regions.complete.conditionals, regions.complete.groups
@@ -568,15 +574,15 @@ def _visit_rows(
     log_density, start, visited = visits.log_density, visits.start, visits.regions
     shares, means, covariances = visits.responsibilities, visits.means, visits.covariances
 
-    # --- Row by row: what was observed of it.
+    # --- Sample by sample: what was observed of it.
     n_visits = 0
     n = first
-    while n < len(rows) and n_visits + n_regions <= len(visited):
+    while n < len(samples) and n_visits + n_regions <= len(visited):
         cells, log_constant = regions.complete.cells, regions.complete.groups.log_constant
         if not is_complete[n]:
-            find_holes(rows[n], units, holes)
-            scale_row(rows[n], units, holes, row)
-            log_constant, cells = holes.log_constant[0], room
+            observe(samples[n], units, observation)
+            scale_sample(samples[n], units, observation, sample)
+            log_constant, cells = observation.log_constant[0], room
         n_before = n_visits
         log_total, log_sum = -math.inf, -math.inf
         lowest, below, margin = -math.inf, math.inf, _SEARCH_MARGIN
@@ -585,8 +591,8 @@ def _visit_rows(
             n_candidates, lowest = search(
                 whitened[n],
                 is_complete[n],
-                holes,
-                row,
+                observation,
+                sample,
                 log_constant,
                 axes,
                 conditionals,
@@ -665,7 +671,7 @@ def _visit_rows(
                     covariances[n_visits, s, t] = math.nan
             n_visits += 1
 
-        # --- The row's density, and its error.
+        # --- The sample's density, and its error.
         log_density[n] = normalize_shares(shares, n_before, n_visits)
         # Points differ from region to region, hence errors are independent.
         square = 0.0

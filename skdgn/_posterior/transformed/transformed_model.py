@@ -39,23 +39,23 @@ class TransformedModel:
         """Average copies of itself with variances of all noise multiplied by scales (s,)."""
         return TransformedModel(self.model.blur(scales, weights), self.maps)
 
-    def log_density(self, rows: NDArray[Any], workers: Workers) -> Floats:
+    def log_density(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Log density of every sample (n, D)."""
-        transformed, volumes = self._enter(rows)
+        transformed, volumes = self._enter(samples)
         return self.model.log_density(transformed, workers) + volumes
 
-    def log_density_bounds(self, rows: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
+    def log_density_bounds(self, samples: NDArray[Any], workers: Workers) -> tuple[Floats, Floats]:
         """Bounds of the log density of every sample (n, D) from below and above: (n,) each."""
-        transformed, volumes = self._enter(rows)
+        transformed, volumes = self._enter(samples)
         lower, upper = self.model.log_density_bounds(transformed, workers)
         return lower + volumes, upper + volumes
 
     def conditional_log_density(
-        self, rows: NDArray[Any], features: Bools, workers: Workers
+        self, samples: NDArray[Any], features: Bools, workers: Workers
     ) -> Floats:
         """Log density of some features of every sample (n, D), given the others."""
-        transformed, volumes = self._enter(np.where(features, rows, np.nan))
-        condition, impossible = self._enter(np.where(features, np.nan, rows))
+        transformed, volumes = self._enter(np.where(features, samples, np.nan))
+        condition, impossible = self._enter(np.where(features, np.nan, samples))
         joint = np.where(features, transformed, condition)
         result = self.model.conditional_log_density(joint, features, workers) + volumes
         # Given what cannot be, nothing is known.
@@ -66,9 +66,11 @@ class TransformedModel:
         """Memory that `feature_distributions` takes for a sample."""
         return self.model.distribution_bytes
 
-    def feature_distributions(self, rows: Floats, features: Integers) -> TransformedDistributions:
+    def feature_distributions(
+        self, samples: Floats, features: Integers
+    ) -> TransformedDistributions:
         """Distributions of features given samples (n, D), in which these are missing."""
-        transformed, volumes = self._enter(rows)
+        transformed, volumes = self._enter(samples)
         # What cannot be is conditioned on nothing instead.
         transformed[np.isneginf(volumes)] = np.nan
         return TransformedDistributions(
@@ -89,11 +91,11 @@ class TransformedModel:
         lower, upper = (self.maps.limits(bound) for bound in bounds)
         return self.model.log_probability((lower, upper), n_draws, generator)
 
-    def impute(self, rows: Floats, workers: Workers) -> tuple[Floats, Floats]:
+    def impute(self, samples: Floats, workers: Workers) -> tuple[Floats, Floats]:
         """Replace missing values of samples (n, D) by means; tell their errors."""
-        means, errors = rows.copy(), np.zeros(rows.shape)
-        for feature in range(rows.shape[1]):
-            missing = np.flatnonzero(np.isnan(rows[:, feature]))
+        means, errors = samples.copy(), np.zeros(samples.shape)
+        for feature in range(samples.shape[1]):
+            missing = np.flatnonzero(np.isnan(samples[:, feature]))
 
             def expect_batch(batch: Floats, feature: int = feature) -> Floats:
                 found = self.feature_distributions(batch, np.array([feature]))
@@ -102,17 +104,17 @@ class TransformedModel:
                 return np.stack([np.where(unknown, np.nan, mean[:, 0]), error[:, 0]], axis=1)
 
             found = np.empty((len(missing), 2))
-            workers.fill(found, expect_batch, self.distribution_bytes, rows[missing])
+            workers.fill(found, expect_batch, self.distribution_bytes, samples[missing])
             means[missing, feature], errors[missing, feature] = found.T
         return means, errors
 
     def draw_missing(
-        self, rows: Floats, n_draws: int, generator: RandomSource, workers: Workers
+        self, samples: Floats, n_draws: int, generator: RandomSource, workers: Workers
     ) -> Floats:
         """Replace missing values of samples (n, D) by independent draws: (n_draws, n, D)."""
-        transformed, volumes = self._enter(rows)
+        transformed, volumes = self._enter(samples)
         drawn = self.model.draw_missing(transformed, n_draws, generator, workers)
-        tables = np.where(np.isnan(rows), self.maps.backward(drawn), rows)
+        tables = np.where(np.isnan(samples), self.maps.backward(drawn), samples)
         tables[:, np.isneginf(volumes)] = np.nan
         return tables
 
@@ -121,9 +123,9 @@ class TransformedModel:
         drawn, labels = self.model.draw(n_samples, generator)
         return self.maps.backward(drawn), labels
 
-    def _enter(self, rows: NDArray[Any]) -> tuple[Floats, Floats]:
+    def _enter(self, samples: NDArray[Any]) -> tuple[Floats, Floats]:
         """Transform samples (n, D); return the logs of the volumes, -inf outside of the domain."""
-        transformed, log_slopes, outside = self.maps.forward(read(rows))
+        transformed, log_slopes, outside = self.maps.forward(read(samples))
         return transformed, np.where(outside.any(axis=1), -np.inf, log_slopes.sum(axis=1))
 
 
