@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import check_is_fitted
 
@@ -131,14 +131,14 @@ class DGNImputer(
             if template is None:
                 weights = check_weights(sample_weight, samples, min_samples=2)
                 template = default_mixture(weights.sum(), covariance_type="diag")
-            estimator = self._configure(clone(template))
             # Only frames bring the names along that an error about a column is to mention.
-            self.estimator_ = estimator.fit(
-                X if hasattr(X, "columns") else samples, None, sample_weight
-            )
+            table = X if hasattr(X, "columns") else samples
+            self.estimator_, interrupt = self._fit_copy(template, table, None, sample_weight)
             self.indicator_ = None
             if self.add_indicator:
                 self.indicator_ = MissingIndicator(error_on_new=False).fit(samples)
+        if interrupt is not None:
+            raise interrupt
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
 from skdgn._estimators.documentation import DocumentedMixin
@@ -197,7 +197,9 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
                     f"got {self.cv}."
                 )
             with collect_complaints() as complaints:
-                self.estimator_ = self._fit_density(joint, weights)
+                self.estimator_, interrupt = self._fit_density(joint, weights)
+            if interrupt is not None and splits:
+                raise interrupt  # nothing says how wide intervals have to be
             self.n_outputs_ = joint.shape[1] - samples.shape[1]
             self._has_one_axis = targets.ndim == 1
             self._held_out = []
@@ -205,17 +207,23 @@ class DGNRegressor(DelegatingMixin, DocumentedMixin, VersionedMixin, RegressorMi
                 with warnings.catch_warnings():
                     # The fit to all samples has said what there is to say.
                     warnings.simplefilter("ignore", UserWarning)
-                    density = self._fit_density(joint[training], weights[training])
+                    density, interrupt = self._fit_density(joint[training], weights[training])
+                if interrupt is not None:
+                    raise interrupt
                 self._held_out.append((density, joint[left_out], weights[left_out]))
+        if interrupt is not None:
+            raise interrupt
         names += ["y"] if self._has_one_axis else [f"y[{k}]" for k in range(self.n_outputs_)]
         advice = "in the joint fit. Increase max_iter or tol of the estimator."
         # One level for scikit-learn's wrapper of `fit`, one for this method.
         complain(complaints, advice, names, level=3)
         return self
 
-    def _fit_density(self, joint: NDArray[Any], weights: Floats) -> ExactDensity:
+    def _fit_density(
+        self, joint: NDArray[Any], weights: Floats
+    ) -> tuple[ExactDensity, KeyboardInterrupt | None]:
         template = _default_density(weights.sum()) if self.estimator is None else self.estimator
-        return self._configure(clone(template)).fit(joint, None, weights)
+        return self._fit_copy(template, joint, None, weights)
 
     def predict(self, X: ArrayLike) -> Floats:
         """Predict the mean, median or mode of each target, depending on ``prediction``.

@@ -165,7 +165,6 @@ class TransformedDensity(
         >>> model.score_samples([[-1.0]])  # not defined, so impossible
         array([-inf])
         """
-        interrupt = None
         with unchanged_by_failure(self):
             samples = validate_samples(self, X, reset=True, min_samples=2)
             weights = check_weights(sample_weight, samples, min_samples=2)
@@ -176,16 +175,10 @@ class TransformedDensity(
             self._maps = ColumnMaps(chains)
             transformed = self._transform(samples, weights)
             template = DGNMixture() if self.estimator is None else self.estimator
-            self.estimator_ = self._configure(clone(template))
-            try:
-                # Only frames bring the names along that a warning about a column is to mention.
-                every = np.ones(self.n_features_in_, dtype=bool)
-                table = write_frame(X, transformed, every) if is_frame(X) else transformed
-                self.estimator_.fit(table, None, sample_weight)
-            except KeyboardInterrupt as error:
-                if not hasattr(self.estimator_, "n_features_in_"):
-                    raise  # there is no best that it could have kept
-                interrupt = error
+            # Only frames bring the names along that a warning about a column is to mention.
+            every = np.ones(self.n_features_in_, dtype=bool)
+            table = write_frame(X, transformed, every) if is_frame(X) else transformed
+            self.estimator_, interrupt = self._fit_copy(template, table, None, sample_weight)
         if interrupt is not None:
             raise interrupt
         return self

@@ -21,7 +21,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from skdgn import DGNEnsemble, DGNMixture, DGNRegressor, PiecewiseAffineDGN, TransformedDensity
+from skdgn import DGNEnsemble, DGNRegressor, PiecewiseAffineDGN, TransformedDensity
 from skdgn._runtime import Workers
 
 LINE = PiecewiseAffineDGN(hidden_layer_sizes=(), random_state=0)
@@ -165,30 +165,6 @@ def test_members_of_an_ensemble_may_be_transformed(samples):
     medians = ensemble.conditional_quantiles(holes, given=0, q=0.5)
     at_medians = np.column_stack([holes[:, 0], medians])
     np.testing.assert_allclose(ensemble.conditional_cdf(at_medians, given=0), 0.5, atol=1e-10)
-
-
-def test_an_interrupted_fit_keeps_its_best(samples, monkeypatch):
-    def interrupted(self, X, y=None, sample_weight=None):
-        fit(self, X, y, sample_weight)
-        raise KeyboardInterrupt
-
-    fit = DGNMixture.fit
-    monkeypatch.setattr(DGNMixture, "fit", interrupted)
-    model = TransformedDensity(DGNMixture(LINE, 2))
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(samples)
-    assert np.isfinite(model.score(samples))
-
-
-def test_an_interrupt_before_there_is_a_best_is_an_interrupt(samples, monkeypatch):
-    def interrupted(self, X, y=None, sample_weight=None):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(DGNMixture, "fit", interrupted)
-    model = TransformedDensity(DGNMixture(LINE, 2))
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(samples)
-    assert not hasattr(model, "estimator_")
 
 
 def test_sets_of_highest_density_hold_what_they_promise():

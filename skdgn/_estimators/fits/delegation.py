@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from sklearn.base import clone
+
 
 class DelegatingMixin:
     """For estimators with parameters ``estimator``, ``random_state``, ``n_jobs``, ``verbose``."""
@@ -34,6 +36,19 @@ class DelegatingMixin:
             and not isinstance(value, bool)  # a pipeline's switch is not a level
         }
         return estimator.set_params(**parameters) if parameters else estimator
+
+    def _fit_copy(self, template: Any, *arguments: Any) -> tuple[Any, KeyboardInterrupt | None]:
+        """Fit a copy of an estimator; an interrupt after which it kept its best is handed on.
+
+        Whoever called has to raise it, once that best is kept, too.
+        """
+        estimator = self._configure(clone(template))
+        try:
+            return estimator.fit(*arguments), None
+        except KeyboardInterrupt as interrupt:
+            if not hasattr(estimator, "n_features_in_"):
+                raise  # there is no best that it could have kept
+            return estimator, interrupt
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters of this estimator, and ``estimator__...`` of the one it fits.
