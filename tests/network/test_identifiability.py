@@ -99,7 +99,7 @@ def derivatives_of_density(model: Model, samples: Floats, by_maps: Floats) -> Fl
     visits = posterior._visits
     weights = visits.responsibilities[:, None]
     slopes, offsets = np.split(maps_of(network, patterns)[visits.regions], [-1], axis=2)
-    residuals = samples[posterior._rows] - np.squeeze(
+    residuals = samples[posterior._samples] - np.squeeze(
         slopes @ visits.means[:, :, None] + offsets, 2
     )
     # What the posterior expects on a region of (x - g(z)) (z, 1)', and of (x - g(z)) (x - g(z))'.
