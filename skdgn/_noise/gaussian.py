@@ -341,6 +341,9 @@ class Noise(ABC):
         own_slopes, own_offsets = slopes[:, features], offsets[:, features]
         deviations = np.empty(own_offsets.shape)
         for chosen, known in split_by_pattern(samples):
+            if known.size == 0:  # older versions of LAPACK know no matrices without rows
+                deviations[chosen] = self.deviations[features]
+                continue
             gains, deviations[chosen] = self.regress(known, features)
             own_slopes[chosen] -= gains @ slopes[chosen][:, known]
             residuals = samples[np.ix_(chosen, known)] - offsets[np.ix_(chosen, known)]
