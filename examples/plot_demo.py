@@ -14,10 +14,10 @@ from skdgn.datasets import make_noisy_circle
 
 X = make_noisy_circle(1000, noise=0.05, random_state=0)
 X_test = make_noisy_circle(4000, noise=0.05, random_state=1)
-model = PiecewiseAffineDGN(hidden_layer_sizes=(32,), random_state=0).fit(X)
+model = PiecewiseAffineDGN(hidden_layer_sizes=(12,), random_state=0).fit(X)
 
-print(f"regions of latent space         {model.n_regions_}")
-print(f"EM iterations                   {model.n_iter_}")
+print(f"regions of latent space            {model.n_regions_}")
+print(f"EM iterations                      {model.n_iter_}")
 print(f"mean log density, training samples {model.lower_bound_:.3f}")
 print(f"mean log density, new samples      {model.score(X_test):.3f}")
 
