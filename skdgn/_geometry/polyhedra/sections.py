@@ -38,7 +38,7 @@ _PANEL_TOLERANCE = 1e-11
 _MOST_HALVINGS = 30
 _MOST_PANELS = 60
 _NEGLIGIBLE_SHARE = 1e-16
-# Breaks closer than this are one, or closer than the centre's own rounding.  That moves the mass at
+# Breaks closer than this are one, or closer than the center's own rounding.  That moves the mass at
 # distance rho, too: no more digits are asked of it than are there.
 _CLOSEST_BREAKS = 1e-12
 _ROUNDING = 4e-16
