@@ -158,7 +158,7 @@ def accumulate(
     none = SufficientStatistics.none(visitor, Explored(visits.patterns, visits.points))
     sums = _Sums(*(vars(none)[name] for name in _Sums._fields))
     if np.isnan(samples).any():
-        regions, samples = visitor.settle(visits).incomplete, np.ascontiguousarray(samples)
+        regions, samples = visitor.settle(visits), np.ascontiguousarray(samples)
         gains = np.ascontiguousarray(visitor.noise.gains)
         completed = _Completed.make(samples.shape[1], visits.means.shape[1], len(gains))
         _accumulate_incomplete(
@@ -166,7 +166,7 @@ def accumulate(
             samples,
             sample_weights,
             regions.units,
-            regions.maps,
+            regions.region_maps,
             gains,
             make_observation(regions.units),
             completed,

@@ -8,6 +8,7 @@ from skdgn._geometry.interface import (
     Pieces,
     integrate_cell,
     integrate_cell_with_error,
+    join_cells,
     make_room,
     whiten_cell,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "integrate_cell_with_error",
     "integrate_gaussian",
     "integrate_interval",
+    "join_cells",
     "log_integral",
     "make_room",
     "nearest_point",

@@ -12,8 +12,11 @@ Gaussian has the identity covariance, and only its center differs from sample to
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple, Protocol, Self
 
+import numpy as np
 from numba import types
 from numba.extending import overload
 
@@ -85,6 +88,23 @@ class Cells(Protocol):
 
     def whiten(self, factors: Floats) -> Any:
         """Express cell r in coordinates y with ``z = factors[r] @ y``, for `integrate_cell`."""
+
+
+def join_cells(parts: Sequence[Any]) -> Any:
+    """Put collections of cells of one kind behind each other.
+
+    Kinds are dataclasses of arrays.  Those whose names end in "start" say where the parts of every
+    cell begin; the others hold what there is of every cell, or of its parts.
+    """
+    joined = {}
+    for name in (field.name for field in fields(parts[0])):
+        arrays = [getattr(part, name) for part in parts]
+        if name.endswith("start"):
+            sizes = np.concatenate([np.diff(array) for array in arrays])
+            joined[name] = np.concatenate([[0], np.cumsum(sizes)])
+        else:
+            joined[name] = np.concatenate(arrays)
+    return type(parts[0])(**joined)
 
 
 def integrate_cell(

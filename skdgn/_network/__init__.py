@@ -14,6 +14,7 @@ from skdgn._network.enclosures import Enclosures
 from skdgn._network.layer import Layer
 from skdgn._network.maps import AffineMaps, Codes
 from skdgn._network.network import Architecture, Network
+from skdgn._network.restriction import restrict_network
 from skdgn._network.torch import import_torch, read_decoder, to_array, write_decoder
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "import_torch",
     "n_inputs_of",
     "read_decoder",
+    "restrict_network",
     "to_array",
     "write_decoder",
 ]

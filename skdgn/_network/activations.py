@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._network.enclosures import Enclosures
-from skdgn._network.layer import Layer
+from skdgn._network.layer import Layer, Restriction
 from skdgn._network.maps import AffineMaps, Codes, sum_by
-from skdgn._runtime import Bools, Floats, check_finite
+from skdgn._runtime import Bools, Floats, Integers, check_finite
 
 ACTIVATIONS = ("relu", "leaky_relu", "abs")
 
@@ -164,6 +165,17 @@ class UnitwiseLayer(Layer):
         n_cuts = inputs.n_cuts + np.count_nonzero(~stable, axis=1)
         return Enclosures(maps, np.abs(chords) * inputs.radii + own, n_cuts)
 
+    @abstractmethod
+    def take(self, units: Integers) -> Self:
+        """Return the layer of these units alone."""
+
+    def restrict(self, inputs: Enclosures) -> Restriction:
+        """Tell which units have a kink on a box."""
+        lower, upper = inputs.ranges()
+        codes = self.codes(lower)
+        bent = np.flatnonzero(codes != self.codes(upper))
+        return Restriction(codes, bent, bent, self.take(bent))
+
 
 @dataclass(frozen=True)
 class ActivationLayer(UnitwiseLayer):
@@ -176,6 +188,10 @@ class ActivationLayer(UnitwiseLayer):
     def kinks(self) -> tuple[float, ...]:
         """Those of the activation."""
         return self.activation.kinks
+
+    def take(self, units: Integers) -> ActivationLayer:
+        """Return the layer of these units alone."""
+        return ActivationLayer(self.activation, len(units))
 
     def forward(self, values: Floats) -> Floats:
         """Evaluate at inputs (n, u)."""
@@ -243,6 +259,10 @@ class LearnedSlopeLayer(UnitwiseLayer):
     def n_units(self) -> int:  # type: ignore[override]  # read off the groups, not stored
         """Number of units."""
         return len(self.groups)
+
+    def take(self, units: Integers) -> LearnedSlopeLayer:
+        """Return the layer of these units alone."""
+        return LearnedSlopeLayer(self.negative_slopes, self.groups[units])
 
     def _slopes(self, codes: Codes) -> Floats:
         return np.where(codes > 0, 1.0, self.negative_slopes[self.groups])

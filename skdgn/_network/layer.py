@@ -6,7 +6,8 @@ its cuts a layer is, its *codes* say: small integers, which together are the *pa
 
 - To evaluate the generator: `forward`, and `codes` at a point.
 - To find the regions: `cuts` and `read_sides`, `magnitudes`, then `apply` to the pieces.
-- To bound the generator over boxes, whose regions nobody looked for: `enclose`.
+- To bound the generator over boxes, whose regions nobody looked for: `enclose`; to know which
+  units bend on a box: `restrict`.
 - To learn, with patterns held fixed: `parameters`, in which the output of an affine layer is
   linear; `push` says how a change of them moves the outputs, `pull` is its transpose,
   `derivatives` says how each of them moves the features, and `transpose` carries what is asked of
@@ -19,14 +20,23 @@ features, ``p`` parameters.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._network.enclosures import Enclosures
 from skdgn._network.maps import AffineMaps, Codes
-from skdgn._runtime import Bools, Floats
+from skdgn._runtime import Bools, Floats, Integers
+
+
+class Restriction(NamedTuple):
+    """What a layer with cuts does on one box."""
+
+    codes: Codes  # (1, c); those of outputs that bend are of no use
+    bent: Integers  # outputs that bend somewhere on the box
+    needed: Integers  # the inputs that these depend on
+    layer: Layer  # from the inputs needed to the outputs that bend
 
 
 class Layer(ABC):
@@ -108,6 +118,10 @@ class Layer(ABC):
         radii = self.magnitudes(AffineMaps(inputs.radii[:, :, None], nothing)).slopes[:, :, 0]
         maps = self.apply(inputs.maps, self.codes(nothing))
         return Enclosures(maps, radii, inputs.n_cuts)
+
+    def restrict(self, inputs: Enclosures) -> Restriction:
+        """Tell which outputs bend on a box, given an enclosure of the inputs."""
+        raise NotImplementedError("asked of layers with cuts only")
 
     # Parameters.
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skdgn._network.enclosures import Enclosures
-from skdgn._network.layer import Layer
+from skdgn._network.layer import Layer, Restriction
 from skdgn._network.maps import AffineMaps, Codes
 from skdgn._runtime import Floats
 
@@ -65,8 +65,17 @@ class MaximumLayer(Layer):
 
         That is who has the largest value at the center of a box.
         """
+        winners = self._winners(self.codes(inputs.maps.offsets))
+        won, radii, lead = self._lead(inputs, winners)
+        maps = AffineMaps(won.slopes, won.offsets + 0.5 * lead)
+        n_cuts = inputs.n_cuts + np.count_nonzero(lead, axis=1)
+        return Enclosures(maps, radii + 0.5 * lead, n_cuts)
+
+    def _lead(
+        self, inputs: Enclosures, winners: NDArray[np.intp]
+    ) -> tuple[AffineMaps, Floats, Floats]:
+        """Maps and radii of likely winners (n, u), and by how much others may be ahead of them."""
         slopes, offsets, radii = inputs.maps.slopes, inputs.maps.offsets, inputs.radii
-        winners = self._winners(self.codes(offsets))
         boxes = np.arange(len(offsets))[:, None]
         won = AffineMaps(slopes[boxes, winners], offsets[boxes, winners])
         lead = np.zeros(winners.shape)
@@ -75,9 +84,16 @@ class MaximumLayer(Layer):
             ahead += np.abs(slopes[:, members] - won.slopes).sum(axis=2)
             ahead += radii[:, members] + radii[boxes, winners]
             lead = np.maximum(lead, np.where(members == winners, 0.0, ahead))
-        maps = AffineMaps(won.slopes, won.offsets + 0.5 * lead)
-        n_cuts = inputs.n_cuts + np.count_nonzero(lead, axis=1)
-        return Enclosures(maps, radii[boxes, winners] + 0.5 * lead, n_cuts)
+        return won, radii[boxes, winners], lead
+
+    def restrict(self, inputs: Enclosures) -> Restriction:
+        """Tell in which groups more than one member may win on a box."""
+        codes = self.codes(inputs.maps.offsets)
+        _, _, lead = self._lead(inputs, self._winners(codes))
+        bent = np.flatnonzero(lead[0])
+        needed, places = np.unique(self.groups[bent], return_inverse=True)
+        groups = places.reshape(len(bent), self.groups.shape[1])
+        return Restriction(codes, bent, needed, MaximumLayer(groups, len(needed)))
 
     def transpose(self, downstream: Floats, codes: Codes) -> Floats:
         """Multiply maps (r, d, u) behind the layer by its linear part."""

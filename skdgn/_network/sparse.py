@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from skdgn._network.enclosures import Enclosures
-from skdgn._network.layer import Layer
+from skdgn._network.layer import Layer, Restriction
 from skdgn._network.maps import AffineMaps, Codes, multiply, sum_by
 from skdgn._runtime import Bools, Floats
 
@@ -237,11 +237,19 @@ class Beside(Layer):
 
     def enclose(self, inputs: Enclosures) -> Enclosures:
         """Enclose the outputs over boxes."""
-        own, passed = self._split(inputs.maps)
-        n_own = self.layer.n_inputs
-        enclosed = self.layer.enclose(Enclosures(own, inputs.radii[:, :n_own], inputs.n_cuts))
-        radii = np.concatenate([enclosed.radii, inputs.radii[:, n_own:]], axis=1)
+        _, passed = self._split(inputs.maps)
+        enclosed = self.layer.enclose(self._own(inputs))
+        radii = np.concatenate([enclosed.radii, inputs.radii[:, self.layer.n_inputs :]], axis=1)
         return Enclosures(self._join(enclosed.maps, passed), radii, enclosed.n_cuts)
+
+    def _own(self, inputs: Enclosures) -> Enclosures:
+        """Return what goes into the layer."""
+        own, _ = self._split(inputs.maps)
+        return Enclosures(own, inputs.radii[:, : self.layer.n_inputs], inputs.n_cuts)
+
+    def restrict(self, inputs: Enclosures) -> Restriction:
+        """Tell which outputs of the layer bend on a box: what is passed on does not."""
+        return self.layer.restrict(self._own(inputs))
 
     @property
     def n_codes(self) -> int:

@@ -1,7 +1,7 @@
 """Which regions a network has."""
 
 from skdgn._partition.boxes import LatentBoxes, enclose_outputs, join_boxes
-from skdgn._partition.composed_maps import ComposedMaps, gather, gather_maps
+from skdgn._partition.composed_maps import ComposedMaps, JoinedMaps, LazyMaps, gather, gather_maps
 from skdgn._partition.enumeration import Partition, TooManyRegionsError, build_partition
 from skdgn._partition.exploration import explored_partition
 from skdgn._partition.foresight import refuse_hopeless
@@ -9,8 +9,10 @@ from skdgn._partition.index import Keys, add_codes, add_regions, find_similar, s
 
 __all__ = [
     "ComposedMaps",
+    "JoinedMaps",
     "Keys",
     "LatentBoxes",
+    "LazyMaps",
     "Partition",
     "TooManyRegionsError",
     "add_codes",

@@ -6,6 +6,7 @@ of the maps of the cells that the last layer with cuts has divided, a few region
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,9 +21,39 @@ from skdgn._runtime import Floats
 _REGIONS_AT_A_TIME = 512
 
 
+class LazyMaps(ABC):
+    """One affine map ``z -> slopes @ z + offsets`` per region, composed when somebody asks."""
+
+    layers: Sequence[Layer]  # the last layers of all maps, if they have them in common
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int, int]:
+        """Numbers of regions, features and latent dimensions."""
+
+    @abstractmethod
+    def take(self, regions: NDArray[np.intp] | slice) -> AffineMaps:
+        """Return the maps of these regions."""
+
+    @cached_property
+    def composed(self) -> AffineMaps:
+        """The maps of all regions."""
+        return gather_maps(self.shape[0], self.take)
+
+    @property
+    def slopes(self) -> Floats:
+        """Slopes of all regions: (R, D, S)."""
+        return self.composed.slopes
+
+    @property
+    def offsets(self) -> Floats:
+        """Offsets of all regions: (R, D)."""
+        return self.composed.offsets
+
+
 @dataclass(frozen=True)
-class ComposedMaps:
-    """One affine map ``z -> slopes @ z + offsets`` per region."""
+class ComposedMaps(LazyMaps):
+    """Maps of regions that cells have been divided into, by the layers from there on."""
 
     layers: Sequence[Layer]
     before: AffineMaps  # of the cells that it divides
@@ -49,20 +80,36 @@ class ComposedMaps:
             begin += layer.n_codes
         return maps
 
+
+@dataclass(frozen=True)
+class JoinedMaps(LazyMaps):
+    """Maps of the regions of several partitions, one behind the other."""
+
+    parts: Sequence[LazyMaps]
+    layers: Sequence[Layer] = ()
+
     @cached_property
-    def composed(self) -> AffineMaps:
-        """The maps of all regions."""
-        return gather_maps(len(self.parents), self.take)
+    def _start(self) -> NDArray[np.intp]:
+        return np.cumsum([0, *(part.shape[0] for part in self.parts)])
 
     @property
-    def slopes(self) -> Floats:
-        """Slopes of all regions: (R, D, S)."""
-        return self.composed.slopes
+    def shape(self) -> tuple[int, int, int]:
+        """Numbers of regions, features and latent dimensions."""
+        return (int(self._start[-1]), *self.parts[0].shape[1:])
 
-    @property
-    def offsets(self) -> Floats:
-        """Offsets of all regions: (R, D)."""
-        return self.composed.offsets
+    def take(self, regions: NDArray[np.intp] | slice) -> AffineMaps:
+        """Return the maps of these regions."""
+        n_regions, n_features, n_components = self.shape
+        if isinstance(regions, slice):
+            regions = np.arange(n_regions)[regions]
+        slopes = np.empty((len(regions), n_features, n_components))
+        offsets = np.empty((len(regions), n_features))
+        owner = np.searchsorted(self._start, regions, side="right") - 1
+        for number in np.unique(owner):
+            own = np.flatnonzero(owner == number)
+            maps = self.parts[number].take(regions[own] - self._start[number])
+            slopes[own], offsets[own] = maps.slopes, maps.offsets
+        return AffineMaps(slopes, offsets)
 
 
 def gather(n_regions: int, compute: Callable[[slice], tuple[Floats, ...]]) -> tuple[Floats, ...]:

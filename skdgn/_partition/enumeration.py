@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._geometry import Cells, Intervals, Pieces, integrate_gaussian, whole_space
+from skdgn._geometry import (
+    Cells,
+    Intervals,
+    Pieces,
+    integrate_gaussian,
+    join_cells,
+    whole_space,
+)
 from skdgn._network import AffineMaps, Architecture, Codes, Network
-from skdgn._partition.composed_maps import ComposedMaps, compose
+from skdgn._partition.composed_maps import ComposedMaps, JoinedMaps, LazyMaps, compose
 from skdgn._partition.index import find_similar
 from skdgn._partition.vertices import Vertices, find_vertices
 from skdgn._runtime import Bools, Floats
@@ -45,13 +53,23 @@ class Partition:
         The regions' geometry.
     patterns : ndarray of shape (R, total hidden units), of small integers
         Side of every hidden unit (1 where its pre-activation is positive, 0 elsewhere).
-    maps : ComposedMaps
+    maps : LazyMaps
         ``g(z) = slopes[r] @ z + offsets[r]`` on region r.
     """
 
     cells: Cells
     patterns: Codes
-    maps: ComposedMaps
+    maps: LazyMaps
+
+    @classmethod
+    def join(cls, parts: Sequence[Partition]) -> Partition:
+        """Put the regions of partitions, of networks of any kind, behind each other.
+
+        Such regions have no patterns.
+        """
+        cells = join_cells([part.cells for part in parts])
+        patterns = np.empty((len(cells), 0), dtype=np.uint8)
+        return cls(cells, patterns, JoinedMaps([part.maps for part in parts]))
 
     def __len__(self) -> int:
         return len(self.cells)

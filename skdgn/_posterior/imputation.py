@@ -8,20 +8,20 @@ import numpy as np
 
 from skdgn._noise import NoiseUnits, Observation, fill_missing, make_observation
 from skdgn._posterior.explored import Explorer
-from skdgn._posterior.listed import RegionMaps, Visitor, Visits
+from skdgn._posterior.listed import ListedRegions, RegionMaps, Visits
 from skdgn._runtime import Floats, Workers, kernel
 
 
-def fill_with_means(visitor: Visitor | Explorer, samples: Floats, workers: Workers) -> Floats:
+def fill_with_means(visitor: ListedRegions | Explorer, samples: Floats, workers: Workers) -> Floats:
     """Replace what is missing from samples (n, D) by E[x_m | x_o]."""
 
     def fill_batch(batch: Floats) -> Floats:
         filled = np.array(batch, dtype=np.float64, order="C")
         visits = visitor.visit(filled)
-        regions = visitor.settle(visits).incomplete
+        regions = visitor.settle(visits)
         buffers = np.empty((3, samples.shape[1]))
         observation = make_observation(regions.units)
-        _fill_with_means(filled, visits, regions.units, regions.maps, observation, buffers)
+        _fill_with_means(filled, visits, regions.units, regions.region_maps, observation, buffers)
         return filled
 
     return workers.fill(np.empty(samples.shape), fill_batch, visitor.sample_bytes, samples)

@@ -24,7 +24,7 @@ from skdgn._posterior.features import (
     distributions_given,
 )
 from skdgn._posterior.imputation import fill_with_draws, fill_with_means
-from skdgn._posterior.listed import Visitor, Visits, concatenate
+from skdgn._posterior.listed import ListedRegions, Visitor, Visits, concatenate
 from skdgn._posterior.posterior import Posterior
 from skdgn._posterior.weighted_sums import WeightedSum
 from skdgn._runtime import (
@@ -68,13 +68,18 @@ class NetworkModel(ABC):
     @abstractmethod
     def visitor_for(
         self, samples: Floats, gaussians: tuple[Floats, Floats] | None = None
-    ) -> Visitor | Explorer:
+    ) -> ListedRegions | Explorer:
         """Return who visits the regions that matter for samples (n, D), and for Gaussians."""
 
     @property
     @abstractmethod
     def sample_bytes(self) -> float:
         """Memory that a sample takes while its regions are visited."""
+
+    @property
+    def comparison_bytes(self) -> float:
+        """Memory that a sample takes while its posterior is compared with Gaussians."""
+        return _COMPARISON_COPIES * self.sample_bytes
 
     @property
     @abstractmethod
@@ -194,8 +199,8 @@ class NetworkModel(ABC):
         def bound_batch(batch: NDArray[Any], means: Floats, factors: Floats) -> Floats:
             return self._posterior_of(batch, (means, factors))._comparison.elbo(means, factors)
 
-        result, sample_bytes = np.empty(len(samples)), _COMPARISON_COPIES * self.sample_bytes
-        return workers.fill(result, bound_batch, sample_bytes, samples, means, factors)
+        result = np.empty(len(samples))
+        return workers.fill(result, bound_batch, self.comparison_bytes, samples, means, factors)
 
     def variational_gaps(
         self, samples: NDArray[Any], means: Floats, factors: Floats, workers: Workers
@@ -211,8 +216,8 @@ class NetworkModel(ABC):
             family = np.minimum(smallest, divergences)
             return np.stack([divergences - family, family], axis=1)
 
-        result, sample_bytes = np.empty((len(samples), 2)), _COMPARISON_COPIES * self.sample_bytes
-        return workers.fill(result, compare_batch, sample_bytes, samples, means, factors)
+        result = np.empty((len(samples), 2))
+        return workers.fill(result, compare_batch, self.comparison_bytes, samples, means, factors)
 
     def means(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Posterior mean of every sample (n, D): (n, S)."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from skdgn._posterior.comparisons import Comparison, SampledComparison, check_gaussians
 from skdgn._posterior.explored import Explorer
-from skdgn._posterior.listed import Visitor, Visits
+from skdgn._posterior.listed import ListedRegions, Visits
 from skdgn._posterior.modes import find_modes
 from skdgn._posterior.truncated_mixtures import Mixtures, draw_mixtures
 from skdgn._runtime import Floats, Reporter, check_integer, finite_array, make_generator
@@ -59,7 +59,7 @@ class Posterior:
 
     def __init__(
         self,
-        visitor: Visitor | Explorer,
+        visitor: ListedRegions | Explorer,
         samples: Floats,
         visits: Visits,
         reporter: Reporter | None = None,
@@ -133,7 +133,7 @@ class Posterior:
         return self._settled.condition(self._table, self._visits)
 
     @cached_property
-    def _settled(self) -> Visitor:
+    def _settled(self) -> ListedRegions:
         """What knows the regions of the visits, by the numbers they have there."""
         return self._visitor.settle(self._visits)
 

@@ -1,6 +1,6 @@
 """A network with so many regions that they are not listed: those that matter are found for samples.
 
-Their integrals, conditionals and draws are those of listed regions, which boxes have cut.
+Their integrals, conditionals and draws are those of listed regions, of patches of latent space.
 """
 
 from __future__ import annotations
@@ -16,27 +16,15 @@ from numpy.typing import NDArray
 from skdgn._geometry import MOST_EXACT_DIMENSIONS
 from skdgn._network import Network
 from skdgn._noise import Noise
-from skdgn._partition import (
-    ComposedMaps,
-    LatentBoxes,
-    Partition,
-    TooManyRegionsError,
-    build_partition,
-    refuse_hopeless,
-)
+from skdgn._partition import LatentBoxes, TooManyRegionsError, refuse_hopeless
 from skdgn._posterior.bounds import BoxExplorer, Gaussians
-from skdgn._posterior.listed import Visitor, count_coordinates
+from skdgn._posterior.listed import count_coordinates
 from skdgn._posterior.model import MOST_REGIONS, Model, NetworkModel
+from skdgn._posterior.patches import PatchVisitor, list_patch, list_patches, visit_patch
 from skdgn._runtime import Floats, Workers, read
 
-# Samples that are explored together: what is known of a box serves all of them.
-_SAMPLES_AT_A_TIME = 128
-# Boxes that are cut together; neighbors are crossed by the same boundaries.
-_BOXES_AT_A_TIME = 128
-# For so few samples it does not pay to group regions.
-_FEW_SAMPLES = 24
-# Regions that matter for the samples of one posterior: more would take gigabytes.
-_MOST_PIECES = 1_000_000
+# Regions that matter for a sample: a guess, for memory.
+_USUAL_VISITS = 1 << 14
 # Regions are listed if the memory for their maps, and what is made of these, is below 2 GB.
 _COPIES_OF_MAPS = 2
 _MOST_BYTES = 2.0**31
@@ -125,29 +113,34 @@ class UnlistedModel(NetworkModel):
 
     @property
     def sample_bytes(self) -> float:
-        """Memory that a sample takes, roughly: some hundred maps."""
-        n_outputs = max(layer.n_outputs for layer in self.network.layers)
-        return 8.0 * 256 * (self.network.n_components + 2) * n_outputs
+        """Memory that a sample takes, roughly: some thousand visits."""
+        return 8.0 * _USUAL_VISITS * (self.network.n_components + 1) ** 2
 
-    def visitor_for(self, samples: Floats, gaussians: Gaussians | None = None) -> Visitor:
+    @property
+    def comparison_bytes(self) -> float:
+        """Memory that a comparison takes for a sample: the maps of as many regions."""
+        return 8.0 * _USUAL_VISITS * (self.network.n_components + 2) * self.network.n_features
+
+    def visitor_for(self, samples: Floats, gaussians: Gaussians | None = None) -> PatchVisitor:
         """Return who visits the regions that matter for samples (n, D), and for Gaussians."""
         # Of samples so far out that nothing is known, a visitor of any region says so.
         boxes = LatentBoxes(np.zeros((1, self.network.n_components)), np.full(1, _ANY_HALF))
+        matters = np.ones((len(samples), 1), dtype=bool)
         known = self._are_known(samples)
         if known.any():
             if gaussians is not None:
                 gaussians = gaussians[0][known], gaussians[1][known]
             explorer = BoxExplorer(self.network, self.noise, samples[known])
-            boxes = explorer.explore(gaussians=gaussians).boxes
-        return Visitor.prepare(self._cut(boxes), self.noise)
-
-    def _cut(self, boxes: LatentBoxes) -> Partition:
-        """Find the regions within boxes."""
-        partition = build_partition(self.network, _MOST_PIECES, within=boxes.cells())
-        if count_coordinates(self.network.layers[-1]) < self.network.n_features:
-            return partition  # nobody asks for maps to all features
-        # So few regions that their maps are composed once, not by everyone who reads them.
-        return replace(partition, maps=ComposedMaps.of(partition.maps.composed))
+            found = explorer.explore(gaussians=gaussians)
+            boxes, matters = found.boxes, np.zeros((len(samples), len(found.boxes.halves)), bool)
+            matters[:, 0] = ~known
+            matters[known] = found.matters
+        return PatchVisitor(
+            list_patches(self.network, boxes),
+            self.noise,
+            {sample.tobytes(): own for sample, own in zip(samples, matters, strict=True)},
+            self.sample_bytes,
+        )
 
     def log_density(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Log p(x) of every sample (n, D), from the regions that matter."""
@@ -169,10 +162,11 @@ class UnlistedModel(NetworkModel):
 
     def _integrate(self, samples: NDArray[Any], workers: Workers) -> Floats:
         """Log density from the regions that matter, and the most there is elsewhere: (n, 2)."""
-        sample_bytes = max(self.sample_bytes, workers.memory / _SAMPLES_AT_A_TIME)
-        result = np.empty((len(samples), 2))
         return workers.fill(
-            result, lambda batch: self._integrate_batch(read(batch)), sample_bytes, samples
+            np.empty((len(samples), 2)),
+            lambda batch: self._integrate_batch(read(batch)),
+            self.sample_bytes,
+            samples,
         )
 
     def _are_known(self, samples: Floats) -> NDArray[np.bool_]:
@@ -191,13 +185,12 @@ class UnlistedModel(NetworkModel):
 
     def _explore_and_integrate(self, samples: Floats) -> Floats:
         found = BoxExplorer(self.network, self.noise, samples).explore()
-        log_density = np.full(len(samples), -np.inf)
-        # A few boxes at a time: all regions that matter for all samples may take gigabytes.
-        for begin in range(0, len(found.boxes.halves), _BOXES_AT_A_TIME):
-            part = np.arange(begin, min(begin + _BOXES_AT_A_TIME, len(found.boxes.halves)))
-            used = np.flatnonzero(found.matters[:, part].any(axis=1))
-            partition = self._cut(found.boxes.take(part))
-            visitor = Visitor.prepare(partition, self.noise, len(used) > _FEW_SAMPLES)
-            own = visitor.visit(samples[used]).log_density
+        log_density, log_floors = np.full(len(samples), -np.inf), found.log_lower
+        # One patch at a time: all regions that matter for all samples may take gigabytes.
+        for number, matters in enumerate(found.matters.T):
+            used = np.flatnonzero(matters)
+            patch = list_patch(self.network, found.boxes.take(np.array([number])))
+            own = visit_patch(patch, self.noise, samples[used], log_floors[used]).log_density
             log_density[used] = np.logaddexp(log_density[used], own)
+            log_floors = np.maximum(log_floors, log_density)
         return np.stack([log_density, found.log_rest], axis=1)

@@ -11,6 +11,7 @@ from skdgn import DGNEnsemble, PiecewiseAffineDGN
 from skdgn._noise import Noise
 from skdgn._partition import LatentBoxes
 from skdgn._posterior import Model, UnlistedModel, Visitor
+from skdgn._posterior.patches import list_patch
 from skdgn._posterior.bounds.box_exploration import BoxExplorer
 from skdgn._runtime import Workers
 from tests.networks import random_network
@@ -39,7 +40,6 @@ def draw_rows(model: Model) -> np.ndarray:
 def _few_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small networks be explored, too."""
     monkeypatch.setattr("skdgn._posterior.bounds.box_exploration._FEW_CUTS", (4, 8, 6))
-    monkeypatch.setattr("skdgn._posterior.unlisted_model._BOXES_AT_A_TIME", 40)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,8 @@ def test_noise_is_widened_as_if_regions_were_listed() -> None:
 def test_a_single_region_within_a_box_is_not_all_of_space(n_components: int) -> None:
     network = random_network(n_components, (3,), seed=4)
     noise = Noise.from_covariance(0.5, network.n_features)
-    unlisted = UnlistedModel(network, noise)
     box = LatentBoxes(np.full((1, n_components), 0.3), np.array([1e-3]))
-    partition = unlisted._cut(box)
+    partition = list_patch(network, box)
     assert len(partition) == 1
     rows = network.forward(box.centers)
     log_density = Visitor.prepare(partition, noise).visit(rows).log_density

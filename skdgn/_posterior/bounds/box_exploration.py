@@ -34,8 +34,9 @@ _OUTSIDE = 50.0
 # A Gaussian has 1e-14 of its mass outside of so many standard deviations.
 _REACH = 7.7
 # Boxes crossed by so many boundaries are not halved any more, for one, two and three dimensions:
-# they have some hundred regions.  Nor are boxes of this width, where boundaries meet in one point.
-_FEW_CUTS = (64, 24, 10)
+# they have some hundred regions, as quickly listed as any.  Nor are boxes of this width, where
+# boundaries meet in one point.
+_FEW_CUTS = (256, 70, 16)
 _SMALLEST_HALF = 2.0**-24
 _SMALL_HALF = 0.25
 # No more boxes are halved once there are so many.
@@ -54,6 +55,7 @@ class Exploration(NamedTuple):
     boxes: LatentBoxes  # of b boxes, neighbors next to each other
     matters: Bools  # (n, b)
     log_rest: Floats  # (n,): upper bound of the log density from outside of them
+    log_lower: Floats  # (n,): what it is at least, about
 
 
 class BoxBounds(NamedTuple):
@@ -163,7 +165,8 @@ class BoxExplorer:
             matters = np.repeat(kept[:, divided], 1 << n_components, axis=1)
         found = join_boxes(leaves)
         order = _along_a_curve(found)
-        return Exploration(found.take(order), np.concatenate(leaf_matters, 1)[:, order], log_rest)
+        matters = np.concatenate(leaf_matters, axis=1)[:, order]
+        return Exploration(found.take(order), matters, log_rest, log_lower)
 
     def _first_lower_bounds(self) -> Floats:
         bounds = self.bound(self.first_boxes())

@@ -19,7 +19,7 @@ from skdgn._posterior.comparisons.variational import (
     improve_gaussian,
     log_masses,
 )
-from skdgn._posterior.listed import Visitor, Visits, choose_frame, observed_parts
+from skdgn._posterior.listed import ListedRegions, Visits, choose_frame, observed_parts
 from skdgn._runtime import LOG_SQRT_2PI, Floats, Integers, kernel
 
 # Besides the posterior's moments, so many of its heaviest regions are starting points.
@@ -42,7 +42,7 @@ class Comparison:
 
     Parameters
     ----------
-    visitor : Visitor
+    visitor : ListedRegions
     table : ndarray of shape (n, D)
     visits : Visits
     order : ndarray of shape (v,)
@@ -53,7 +53,7 @@ class Comparison:
 
     def __init__(
         self,
-        visitor: Visitor,
+        visitor: ListedRegions,
         table: Floats,
         visits: Visits,
         order: Integers,

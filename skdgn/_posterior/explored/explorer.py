@@ -18,7 +18,7 @@ from skdgn._partition import Partition, add_regions, explored_partition
 from skdgn._posterior.explored.likelihoods import observed_likelihoods
 from skdgn._posterior.explored.point_groups import MOST_VISITS
 from skdgn._posterior.explored.posterior_search import PosteriorSearch, prior_points
-from skdgn._posterior.listed import Visitor, Visits, concatenate
+from skdgn._posterior.listed import Visitor, Visits, concatenate, take_samples
 from skdgn._runtime import Floats, Integers
 
 # Samples that are looked at together: enough of them to be worth the calls.
@@ -125,20 +125,4 @@ def _no_visits(network: Network) -> Visits:
         np.empty(0),
         np.empty((0, n_codes), dtype=np.uint8),
         np.empty((0, n_components)),
-    )
-
-
-def take_samples(visits: Visits, order: Integers) -> Visits:
-    """Return the visits of these samples, in this order."""
-    sizes = np.diff(visits.start)[order]
-    start = np.concatenate([[0], np.cumsum(sizes)])
-    members = np.arange(start[-1]) + np.repeat(visits.start[order] - start[:-1], sizes)
-    return visits._replace(
-        log_density=visits.log_density[order],
-        start=start,
-        regions=visits.regions[members],
-        responsibilities=visits.responsibilities[members],
-        means=visits.means[members],
-        covariances=visits.covariances[members],
-        log_density_error=visits.log_density_error[order],
     )

@@ -30,7 +30,7 @@ from skdgn._geometry import Cells, Facets, integrate_gaussian, whole_space
 from skdgn._posterior.explored import Explorer
 from skdgn._posterior.features.gaussian_distributions import GaussianDistributions
 from skdgn._posterior.features.quantiles import find_quantiles
-from skdgn._posterior.listed import Visitor
+from skdgn._posterior.listed import ListedRegions
 from skdgn._runtime import Floats, Integers
 
 # Largest error of a probability, from each region.
@@ -304,7 +304,7 @@ class RegionDistributions:
 
 
 def distributions_given(
-    visitor: Visitor | Explorer, samples: Floats, features: Integers
+    visitor: ListedRegions | Explorer, samples: Floats, features: Integers
 ) -> FeatureDistributions:
     """Condition on what was observed of samples (n, D), which is none of these features.
 
@@ -325,7 +325,7 @@ def distributions_given(
     spread = np.einsum("vks,vst,vkt->vk", latent_slopes, visits.covariances, latent_slopes)
     means = latent_offsets + np.einsum("vks,vs->vk", latent_slopes, visits.means)
     variances = np.maximum(spread, 0.0) + deviations**2
-    if isinstance(visitor, Visitor) and len(visitor.partition) == 1:
+    if isinstance(visitor, ListedRegions) and len(visitor.partition) == 1:
         whole = np.ones((1, len(samples)))
         return GaussianDistributions(log_density, whole, means[None], np.sqrt(variances)[None])
     slopes = latent_slopes @ factors

@@ -1,14 +1,18 @@
 """Listed regions: which of them matter for a sample, and the Gaussian integrals over these."""
 
 from skdgn._posterior.listed.conditionals import Conditionals, condition
-from skdgn._posterior.listed.frames import choose_frame, count_coordinates
+from skdgn._posterior.listed.frames import Frame, choose_frame, count_coordinates
 from skdgn._posterior.listed.incomplete_conditionals import RegionMaps
+from skdgn._posterior.listed.listed_regions import ListedRegions
 from skdgn._posterior.listed.observed import Observed, observed_parts
-from skdgn._posterior.listed.visits import NEGLIGIBLE, Visitor, Visits, concatenate
+from skdgn._posterior.listed.sparse_posteriors import Visits, concatenate, take_samples, unexplored
+from skdgn._posterior.listed.visits import NEGLIGIBLE, Visitor
 
 __all__ = [
     "NEGLIGIBLE",
     "Conditionals",
+    "Frame",
+    "ListedRegions",
     "Observed",
     "RegionMaps",
     "Visitor",
@@ -18,4 +22,6 @@ __all__ = [
     "condition",
     "count_coordinates",
     "observed_parts",
+    "take_samples",
+    "unexplored",
 ]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from skdgn._network import AffineMaps, Dense, Layer
 from skdgn._noise import Noise
-from skdgn._partition import ComposedMaps, gather_maps
+from skdgn._partition import ComposedMaps, LazyMaps, gather_maps
 from skdgn._runtime import Floats
 
 # A plane is worth its while if it saves so many coordinates: to find them takes time, too.
@@ -31,7 +31,7 @@ _FEWEST_SAVED = 64
 class Frame(ABC):
     """Coordinates in units of the noise."""
 
-    maps: ComposedMaps
+    maps: LazyMaps
     noise: Noise
 
     @property
@@ -65,10 +65,14 @@ def count_coordinates(last: Layer) -> int:
     return last.n_outputs
 
 
-def choose_frame(maps: ComposedMaps, noise: Noise) -> Frame:
+def choose_frame(maps: LazyMaps, noise: Noise) -> Frame:
     """Return few coordinates for all that maps draw."""
     last = maps.layers[-1] if maps.layers else None
-    if isinstance(last, Dense) and count_coordinates(last) < last.n_outputs:
+    if (
+        isinstance(maps, ComposedMaps)
+        and isinstance(last, Dense)
+        and count_coordinates(last) < last.n_outputs
+    ):
         return _PlaneFrame.of(maps, last, noise)
     return _FeatureFrame(maps, noise)
 

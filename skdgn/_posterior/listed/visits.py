@@ -5,7 +5,6 @@ Regions found by the search are visited, large bounds first, unless the bound is
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Callable
@@ -24,9 +23,8 @@ from skdgn._geometry import (
     make_room,
     whiten_cell,
 )
-from skdgn._network import Codes
 from skdgn._noise import Noise, NoiseUnits, Observation, make_observation, observe
-from skdgn._partition import Partition, add_regions, gather
+from skdgn._partition import Partition, gather
 from skdgn._posterior.listed.conditionals import Conditionals, condition
 from skdgn._posterior.listed.frames import Frame, choose_frame
 from skdgn._posterior.listed.incomplete_conditionals import (
@@ -37,7 +35,8 @@ from skdgn._posterior.listed.incomplete_conditionals import (
     scale_sample,
 )
 from skdgn._posterior.listed.latent_boxes import enclose_regions, no_boxes
-from skdgn._posterior.listed.region_groups import bound_cells, group_regions
+from skdgn._posterior.listed.listed_regions import ListedRegions
+from skdgn._posterior.listed.region_groups import group_regions
 from skdgn._posterior.listed.search import (
     LARGE,
     Candidates,
@@ -48,6 +47,7 @@ from skdgn._posterior.listed.search import (
     search,
     sort_candidates,
 )
+from skdgn._posterior.listed.sparse_posteriors import Visits, unexplored
 from skdgn._runtime import Bools, Floats, Integers, kernel, sum_kernel
 
 # Regions whose share is at most exp(-37) = 9e-17 of the density are not visited.
@@ -109,24 +109,8 @@ class _Buffers(NamedTuple):
         )
 
 
-class Visits(NamedTuple):
-    """The posterior of samples as sparse mixtures: sample n visits ``start[n]:start[n + 1]``."""
-
-    log_density: Floats  # (n,)
-    start: Integers  # (n + 1,)
-    regions: Integers  # (v,)
-    responsibilities: Floats  # (v,)
-    means: Floats  # (v, S) of z within the region
-    covariances: Floats  # (v, S, S)
-    log_density_error: Floats  # (n,) standard error; 0 where integrals are exact to rounding
-    # Where regions are explored: of those that are visited.  Otherwise there are none, and numbers
-    # are those of the partition.
-    patterns: Codes  # (R, c)
-    points: Floats  # (R, S) inside
-
-
 @dataclass(frozen=True)
-class Visitor:
+class Visitor(ListedRegions):
     """All that is needed to visit the regions of a partition under a noise."""
 
     partition: Partition
@@ -151,22 +135,11 @@ class Visitor:
         return Visitor.prepare(self.partition, noise)
 
     @cached_property
-    def incomplete(self) -> ObservedRegions:
+    def _incomplete(self) -> ObservedRegions:
         """What samples with missing values need, whatever these are."""
-        units = NoiseUnits.of(self.noise)
-        maps = RegionMaps(
-            np.ascontiguousarray(self.partition.maps.slopes / units.deviations[:, None]),
-            np.ascontiguousarray(self.partition.maps.offsets / units.deviations),
-            self.partition.cells.facets(),
-        )
+        maps, units = self.region_maps, self.units
         boxes = enclose_regions(self.partition, maps, self.complete.groups, units)
         return ObservedRegions(units, maps, boxes, self.cells)
-
-    @cached_property
-    def cells(self) -> Any:
-        """The regions as they are in latent space, to be whitened one by one."""
-        n_regions, _, n_components = self.frame.shape
-        return self.partition.cells.whiten(np.tile(np.eye(n_components), (n_regions, 1, 1)))
 
     @cached_property
     def _none_incomplete(self) -> ObservedRegions:
@@ -182,28 +155,6 @@ class Visitor:
             no_boxes(self.noise.n_features),
             self.complete.cells,
         )
-
-    @cached_property
-    def bounds(self) -> tuple[Floats, Floats]:
-        """Boxes around the regions: lower and upper ends."""
-        return bound_cells(self.partition.cells)
-
-    def settle(self, visits: Visits) -> Visitor:
-        """Return what knows the regions of visits: these are listed, all of them."""
-        return self
-
-    def explored(self, patterns: Codes, points: Floats) -> Partition:
-        """Return the regions with these patterns: here, all that are listed."""
-        return self.partition
-
-    def locate(self, visits: Visits) -> Integers:
-        """Return the region of every visit."""
-        return visits.regions
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether all regions are listed: no visit is a guess."""
-        return True
 
     @cached_property
     def prior(self) -> CellIntegrals:
@@ -226,11 +177,16 @@ class Visitor:
         visit_bytes = 8.0 * (2 + n_components + n_components**2)
         return _COPIES_OF_VISITS * n_visits * visit_bytes + _COPIES_OF_SAMPLES * 8.0 * n_features
 
-    def visit(self, samples: Floats, prepared: bool = True) -> Visits:
+    def visit(
+        self, samples: Floats, prepared: bool = True, log_floors: Floats | None = None
+    ) -> Visits:
         """Compute the exact posterior of samples (n, D), NaN where a value is missing.
 
         Complete samples may be treated as if they were not, for comparison: what was prepared for
         them is then not used.
+
+        If these are not all regions that matter, log densities may be known from below (n,).
+        Shares that do not count beside them need not be known; where none counts, nothing is.
         """
         samples = np.ascontiguousarray(samples)
         missing = np.isnan(samples)
@@ -246,9 +202,11 @@ class Visitor:
             observed = self._none_incomplete
         else:
             whitened = np.full((len(samples), self.frame.shape[1]), np.nan)
-            observed = self.incomplete
+            observed = self._incomplete
             is_complete &= ~missing.any(axis=1)
             whitened[is_complete] = self.frame.whiten(samples[is_complete])
+        if log_floors is None:
+            log_floors = np.full(len(samples), -np.inf)
         regions = Regions(self.complete, observed)
         axes, log_share_error = loop_settings(n_components)
         buffers = _Buffers.make(regions, n_components, samples.shape[1])
@@ -260,6 +218,7 @@ class Visitor:
                 axes,
                 regions,
                 log_share_error,
+                log_floors,
                 first,
                 buffers,
                 visits,
@@ -287,9 +246,9 @@ class Visitor:
         _condition_visits(
             np.ascontiguousarray(samples),
             loop_settings(n_components)[0],
-            self.incomplete.units,
-            self.incomplete.maps,
-            make_observation(self.incomplete.units),
+            self.units,
+            self.region_maps,
+            make_observation(self.units),
             make_sample(n_components, samples.shape[1]),
             visits.start,
             visits.regions,
@@ -333,7 +292,7 @@ def _visit_whole_space(conditionals: Conditionals, whitened: Floats) -> Visits:
         means,
         np.full((n_samples, *factor.shape), factor @ factor.T),
         np.zeros(n_samples),
-        *_listed(len(factor)),
+        *unexplored(len(factor)),
     )
 
 
@@ -354,13 +313,8 @@ def _visit_few_intervals(regions: CompleteRegions, whitened: Floats) -> Visits:
         means[:n_visits, None],
         variances[:n_visits, None, None],
         np.zeros(n_samples),
-        *_listed(1),
+        *unexplored(1),
     )
-
-
-def _listed(n_components: int) -> tuple[Codes, Floats]:
-    """Patterns and points of regions that are listed, not explored: none."""
-    return np.empty((0, 0), dtype=np.uint8), np.empty((0, n_components))
 
 
 @kernel
@@ -474,7 +428,7 @@ def _collect_visits(
             np.empty((capacity, n_components, n_components)),
         )
         n_before, began = n_done, time.perf_counter()
-        own = Visits(log_density, start, *chunk, log_density_error, *_listed(n_components))
+        own = Visits(log_density, start, *chunk, log_density_error, *unexplored(n_components))
         n_done = visit(n_before, own)
         if time.perf_counter() - began < _SECONDS_AT_A_TIME:
             most_visits *= 4
@@ -491,32 +445,7 @@ def _collect_visits(
         means,
         covariances,
         log_density_error,
-        *_listed(n_components),
-    )
-
-
-def concatenate(parts: list[Visits]) -> Visits:
-    """Join the visits of consecutive batches of samples."""
-    sizes = np.concatenate([np.diff(part.start) for part in parts])
-    patterns = np.concatenate([part.patterns for part in parts])
-    points = np.concatenate([part.points for part in parts])
-    regions = [part.regions for part in parts]
-    if len(patterns) > 0:
-        # Explored anew in every part: equal ones become one.
-        numbers, new = add_regions(patterns[:0], patterns)
-        begins = itertools.accumulate((len(part.patterns) for part in parts), initial=0)
-        regions = [numbers[begin + own] for begin, own in zip(begins, regions, strict=False)]
-        patterns, points = patterns[new], points[new]
-    return Visits(
-        log_density=np.concatenate([part.log_density for part in parts]),
-        start=np.concatenate([[0], np.cumsum(sizes)]),
-        regions=np.concatenate(regions),
-        responsibilities=np.concatenate([part.responsibilities for part in parts]),
-        means=np.concatenate([part.means for part in parts]),
-        covariances=np.concatenate([part.covariances for part in parts]),
-        log_density_error=np.concatenate([part.log_density_error for part in parts]),
-        patterns=patterns,
-        points=points,
+        *unexplored(n_components),
     )
 
 
@@ -548,6 +477,7 @@ def _visit_samples(
     axes: Any,
     regions: Regions,
     log_share_error: float,
+    log_floors: Floats,
     first: int,
     buffers: _Buffers,
     visits: Visits,
@@ -584,8 +514,8 @@ def _visit_samples(
             scale_sample(samples[n], units, observation, sample)
             log_constant, cells = observation.log_constant[0], room
         n_before = n_visits
-        log_total, log_sum = -math.inf, -math.inf
-        lowest, below, margin = -math.inf, math.inf, _SEARCH_MARGIN
+        log_total, log_sum = log_floors[n], -math.inf
+        lowest, below, margin = log_total - NEGLIGIBLE, math.inf, _SEARCH_MARGIN
         while True:
             # --- Which regions may matter.
             n_candidates, lowest = search(
@@ -661,7 +591,7 @@ def _visit_samples(
             # The largest bound exceeded the density by far: search again for what seemed too small.
             lowest, below, margin = log_total - NEGLIGIBLE, lowest, 2.0 * margin
         if n_visits == n_before:
-            # So far out that the log density is not a floating-point number: nothing is known.
+            # So far out that the log density is not a floating-point number, or does not count.
             visited[n_visits] = 0
             shares[n_visits] = -math.inf
             errors[0] = 0.0
