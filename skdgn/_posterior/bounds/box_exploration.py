@@ -45,8 +45,9 @@ MOST_BOXES = 100_000
 # box is put, to know how much is little.
 _N_POINTS = 2048
 _FIRST_HALF = 2.0**-6
-# Numbers that are compared at a time.
-_NUMBERS_AT_A_TIME = 1 << 21
+# Numbers that are compared at a time, and that enclosures take for a unit and a box.
+_NUMBERS_AT_A_TIME = 1 << 20
+_NUMBERS_PER_UNIT = 32
 
 
 class Exploration(NamedTuple):
@@ -77,24 +78,30 @@ class BoxExplorer:
     noise: Noise
     samples: Floats
 
-    def bound(self, boxes: LatentBoxes) -> BoxBounds:
-        """Bound what boxes contribute to the log density of every sample."""
-        shape = len(self.samples), len(boxes.halves)
-        lower, upper = np.empty(shape), np.empty(shape)
-        n_cuts = np.empty(shape[1], dtype=np.intp)
+    def bound(self, boxes: LatentBoxes, matters: Bools) -> BoxBounds:
+        """Bound what boxes contribute to the log density of samples for which they matter (n, b).
+
+        The bounds of others are those of boxes that contribute nothing.
+        """
+        lower, upper = np.full(matters.shape, -np.inf), np.full(matters.shape, -np.inf)
+        n_cuts = np.empty(matters.shape[1], dtype=np.intp)
         log_masses = boxes.log_masses()
         largest = max(layer.n_outputs for layer in self.network.layers)
-        size = max(1, _NUMBERS_AT_A_TIME // (largest * (len(self.samples) + 8)))
-        for begin in range(0, shape[1], size):
-            part = np.arange(begin, min(begin + size, shape[1]))
+        size = max(1, _NUMBERS_AT_A_TIME // (largest * _NUMBERS_PER_UNIT))
+        for begin in range(0, len(n_cuts), size):
+            part = np.arange(begin, min(begin + size, len(n_cuts)))
             enclosures = enclose_outputs(self.network, boxes.take(part))
             n_cuts[part] = enclosures.n_cuts
             for group in self._groups:
-                nearest, farthest = group.distances(enclosures, boxes.take(part))
-                log_scale = group.log_constant + log_masses[part]
-                with np.errstate(over="ignore"):
-                    lower[np.ix_(group.indices, part)] = log_scale - 0.5 * farthest**2
-                    upper[np.ix_(group.indices, part)] = log_scale - 0.5 * nearest**2
+                places = np.flatnonzero(matters[np.ix_(group.indices, part)].any(axis=1))
+                n_together = max(1, _NUMBERS_AT_A_TIME // (group.features.size * len(part)))
+                for first in range(0, len(places), n_together):
+                    own = places[first : first + n_together]
+                    nearest, farthest = group.distances(own, enclosures, boxes.take(part))
+                    log_scale, pairs = group.log_constant + log_masses[part], group.indices[own]
+                    with np.errstate(over="ignore"):
+                        lower[np.ix_(pairs, part)] = log_scale - 0.5 * farthest**2
+                        upper[np.ix_(pairs, part)] = log_scale - 0.5 * nearest**2
         return BoxBounds(lower, upper, n_cuts)
 
     @cached_property
@@ -144,7 +151,7 @@ class BoxExplorer:
         matters = np.ones((len(self.samples), len(boxes.halves)), dtype=bool)
         leaves, leaf_matters, n_boxes = [], [], 0
         while len(boxes.halves) > 0:
-            bounds = self.bound(boxes)
+            bounds = self.bound(boxes, matters)
             below = np.full(len(self.samples), -np.inf)
             log_lower = np.maximum(log_lower, _add(below, bounds.lower, matters))
             dropped = _find_negligible(bounds.upper, matters, log_lower - _DROPPED)
@@ -169,7 +176,8 @@ class BoxExplorer:
         return Exploration(found.take(order), matters, log_rest, log_lower)
 
     def _first_lower_bounds(self) -> Floats:
-        bounds = self.bound(self.first_boxes())
+        every = np.eye(len(self.samples), dtype=bool)
+        bounds = self.bound(self.first_boxes(), every)
         return np.asarray(np.diagonal(bounds.lower))
 
 
@@ -188,8 +196,10 @@ class _Group(NamedTuple):
         n_features = self.features.size
         return -0.5 * (n_features * math.log(2.0 * math.pi) + self.noise.log_determinant)
 
-    def distances(self, outputs: Enclosures, boxes: LatentBoxes) -> tuple[Floats, Floats]:
-        """Bound the distances of samples from the images of boxes: (k, b) each.
+    def distances(
+        self, places: Integers, outputs: Enclosures, boxes: LatentBoxes
+    ) -> tuple[Floats, Floats]:
+        """Bound the distances of some samples (k,) from the images of boxes: (k, b) each.
 
         From below; from above, the root of the mean square under the prior will do, by Jensen's
         inequality, which is nearly known if a box is small.
@@ -203,7 +213,7 @@ class _Group(NamedTuple):
         # Along the directions of the slopes, and across all of them.
         basis, triangles = np.linalg.qr(slopes)
         reach = np.abs(triangles).sum(axis=2)  # (b, S)
-        residuals = self.whitened[None] - offsets[:, None]  # (b, k, d)
+        residuals = self.whitened[places] - offsets[:, None]  # (b, k, d)
         along = residuals @ basis  # (b, k, S)
         spread = np.abs(slopes).sum(axis=2) + radii
         apart = np.square(np.maximum(np.abs(residuals) - spread[:, None], 0.0)).sum(axis=2)
