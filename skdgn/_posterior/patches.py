@@ -84,11 +84,12 @@ class _Shares(NamedTuple):
 
 @dataclass(frozen=True)
 class PatchVisitor(ListedRegions):
-    """Visits the regions of patches; numbers are those of all patches, behind each other.
+    """Visits the regions of a network's patches; their numbers go on from patch to patch.
 
     Which patches matter for which samples may be known; for other samples, all of them do.
     """
 
+    network: Network
     patches: list[Partition]
     noise: Noise
     known: dict[bytes, Bools]  # by the bytes of a sample: (number of patches,)
@@ -112,6 +113,16 @@ class PatchVisitor(ListedRegions):
     @cached_property
     def _start(self) -> Integers:
         return np.cumsum([0, *map(len, self.patches)])
+
+    @property
+    def parts(self) -> list[Partition]:
+        """The patches."""
+        return self.patches
+
+    def generate(self, latent: Floats) -> tuple[Integers, Floats]:
+        """Return the regions of latent points (m, S), -1 outside of patches, and their images."""
+        regions, depths = self.find_regions(latent)
+        return np.where(depths >= 0.0, regions, -1), self.network.forward(latent)
 
     def _matters(self, samples: Floats) -> Bools:
         """Tell which patches matter for samples: (n, number of patches)."""

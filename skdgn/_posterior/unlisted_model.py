@@ -23,8 +23,8 @@ from skdgn._posterior.model import MOST_REGIONS, Model, NetworkModel
 from skdgn._posterior.patches import PatchVisitor, list_patch, list_patches, visit_patch
 from skdgn._runtime import Floats, Workers, read
 
-# Regions that matter for a sample: a guess, for memory.
-_USUAL_VISITS = 1 << 14
+# Regions that matter for a sample, and coordinates of their images: guesses, for memory.
+_USUAL_VISITS, _USUAL_COORDINATES = 1 << 14, 1 << 7
 # Regions are listed if the memory for their maps, and what is made of these, is below 2 GB.
 _COPIES_OF_MAPS = 2
 _MOST_BYTES = 2.0**31
@@ -119,7 +119,8 @@ class UnlistedModel(NetworkModel):
     @property
     def comparison_bytes(self) -> float:
         """Memory that a comparison takes for a sample: the maps of as many regions."""
-        return 8.0 * _USUAL_VISITS * (self.network.n_components + 2) * self.network.n_features
+        n_coordinates = min(self.network.n_features, _USUAL_COORDINATES)
+        return 8.0 * _USUAL_VISITS * (self.network.n_components + 2) * n_coordinates
 
     def visitor_for(self, samples: Floats, gaussians: Gaussians | None = None) -> PatchVisitor:
         """Return who visits the regions that matter for samples (n, D), and for Gaussians."""
@@ -136,6 +137,7 @@ class UnlistedModel(NetworkModel):
             matters[:, 0] = ~known
             matters[known] = found.matters
         return PatchVisitor(
+            self.network,
             list_patches(self.network, boxes),
             self.noise,
             {sample.tobytes(): own for sample, own in zip(samples, matters, strict=True)},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -10,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skdgn._network import AffineMaps
+from skdgn._noise import Noise
 from skdgn._posterior.comparisons.variational import (
+    Quadratics,
     References,
     Regions,
     entropies,
@@ -19,8 +19,16 @@ from skdgn._posterior.comparisons.variational import (
     improve_gaussian,
     log_masses,
 )
-from skdgn._posterior.listed import ListedRegions, Visits, choose_frame, observed_parts
-from skdgn._runtime import LOG_SQRT_2PI, Floats, Integers, kernel
+from skdgn._posterior.listed import (
+    Frame,
+    ListedRegions,
+    Visits,
+    choose_frame,
+    group_by_observed,
+    restrict_features,
+    restrict_noise,
+)
+from skdgn._runtime import LOG_SQRT_2PI, Floats, Integers
 
 # Besides the posterior's moments, so many of its heaviest regions are starting points.
 _N_REGIONS_TO_START_FROM = 2
@@ -31,10 +39,13 @@ class _Part(NamedTuple):
     """Samples with the same features observed, in units of the noise."""
 
     indices: Integers
-    samples: Floats
+    samples: Floats  # (n, f, C) in all frames
     regions: Regions
     references: References
     log_constant: float  # of p(x | z)
+    features: Integers
+    noise: Noise
+    residuals: Floats  # (n, d) of the samples from the images of their references
 
 
 class Comparison:
@@ -102,68 +113,89 @@ class Comparison:
         return np.asarray(log_volumes + masses - np.log(visits.responsibilities[heaviest]))
 
     @cached_property
-    def _complete_maps(self) -> AffineMaps:
-        """Maps of all regions, as complete samples see them."""
-        return self._visitor.frame.compose()
+    def _complete(self) -> tuple[list[Frame], Regions]:
+        """What complete samples are compared with."""
+        return self._regions_of(np.arange(self._table.shape[1]), self._visitor.noise)
 
-    def _parts(self) -> Iterator[_Part]:
-        partition, noise = self._visitor.partition, self._visitor.noise
-        facets = partition.cells.facets()
-        facets = facets._replace(normals=np.ascontiguousarray(facets.normals))
-        heaviest_regions = self._visits.regions[self._heaviest]
-        for part in observed_parts(partition, noise, self._table):
-            if part.partition is partition:
-                frame, maps = self._visitor.frame, self._complete_maps
+    def _regions_of(self, features: Integers, noise: Noise) -> tuple[list[Frame], Regions]:
+        """Return the frames of some features, and the regions in these."""
+        visitor, parts = self._visitor, self._visitor.parts
+        frames = [choose_frame(restrict_features(part.maps, features), noise) for part in parts]
+        cells = visitor.partition.cells
+        facets = cells.facets()
+        n_regions, _, n_components = visitor.partition.maps.shape
+        n_coordinates = max(frame.shape[1] for frame in frames)
+        slopes = np.zeros((n_regions, n_coordinates, n_components))
+        offsets, begin = np.zeros((n_regions, n_coordinates)), 0
+        for frame in frames:
+            maps, own = frame.compose(), slice(begin, begin + frame.shape[0])
+            slopes[own, : frame.shape[1]] = maps.slopes
+            offsets[own, : frame.shape[1]] = maps.offsets
+            begin = own.stop
+        return frames, Regions(
+            np.repeat(np.arange(len(frames)), [frame.shape[0] for frame in frames]),
+            slopes,
+            offsets,
+            cells.interior_points(),
+            facets._replace(normals=np.ascontiguousarray(facets.normals)),
+            visitor.cells,
+            *visitor.bounds,
+        )
+
+    def _parts(self, relative: bool = True) -> Iterator[_Part]:
+        """Group samples by what was observed; their references, or nothing in place of these."""
+        visitor = self._visitor
+        for indices, features in group_by_observed(self._table):
+            is_complete = len(features) == self._table.shape[1]
+            noise = restrict_noise(visitor.noise, features)
+            frames, regions = self._complete if is_complete else self._regions_of(features, noise)
+            samples = self._table[np.ix_(indices, features)]
+            if relative:
+                numbers, latent = (
+                    self._visits.regions[self._heaviest[indices]],
+                    self._latent[indices],
+                )
+                maps = visitor.partition.maps.take(numbers)
+                images = maps.offsets + np.einsum("nds,ns->nd", maps.slopes, latent)
+                residuals = noise.whiten(samples - images[:, features])
             else:
-                frame = choose_frame(part.partition.maps, part.noise)
-                maps = frame.compose()
-            samples = frame.whiten(part.samples)
-            latent = self._latent[part.indices]
-            regions = heaviest_regions[part.indices]
-            images = np.einsum("nds,ns->nd", maps.slopes[regions], latent)
-            residuals = samples - maps.offsets[regions] - images
+                numbers, latent = np.full(len(indices), -1), np.zeros_like(self._latent[indices])
+                residuals = np.zeros_like(samples)
+            shape = len(indices), len(frames), regions.offsets.shape[1]
+            coordinates, others = np.zeros((2, *shape))
+            excess = np.empty(shape[:2])
+            for number, frame in enumerate(frames):
+                own = slice(frame.shape[1])
+                compared = frame.compare(samples, residuals)
+                coordinates[:, number, own], others[:, number, own], excess[:, number] = compared
+            references = References(numbers, np.ascontiguousarray(latent), others, excess)
+            log_constant = frames[0].log_constant
             yield _Part(
-                part.indices,
-                np.ascontiguousarray(samples),
-                Regions(
-                    maps.slopes,
-                    maps.offsets,
-                    facets,
-                    self._visitor.cells,
-                    *self._visitor.bounds,
-                ),
-                References(regions, np.ascontiguousarray(residuals), np.ascontiguousarray(latent)),
-                frame.log_constant,
+                indices, coordinates, regions, references, log_constant, features, noise, residuals
             )
 
     def log_density(self, latent: Floats) -> Floats:
         """Log p(z | x) at latent points (m, S) for every sample: (n, m)."""
-        partition = self._visitor.partition
-        facets = partition.cells.facets()
-        regions = _locate(
-            facets.start, np.ascontiguousarray(facets.normals), facets.offsets, latent
-        )
+        regions, images = self._visitor.generate(latent)
         log_density = np.empty((len(self._table), len(latent)))
         for part in self._parts():
-            maps = part.regions
-            images = maps.offsets[regions] + np.einsum("mds,ms->md", maps.slopes[regions], latent)
             for i, n in enumerate(part.indices):
                 if not self._is_known[n]:
                     log_density[n] = np.nan
                     continue
-                residual = part.references.residuals[i]
+                residual, reference = part.residuals[i], part.references.latent[i]
                 region = part.references.regions[i]
-                reference = self._latent[n]
                 same = regions == region
                 # What overflows has a log density of -inf.
                 with np.errstate(over="ignore"):
-                    here = part.samples[i] - images
+                    here = self._table[n, part.features] - images[:, part.features]
+                    here = part.noise.whiten(here)
                     # A difference of squares, without squares: outliers would lose all digits.
                     squares = ((here - residual) * (here + residual)).sum(axis=1)
                     squares += ((latent - reference) * (latent + reference)).sum(axis=1)
                     # In its own region, the gradient at the reference is zero.
                     shifts = latent[same] - reference
-                    moved = shifts @ maps.slopes[region].T
+                    moved = shifts @ part.regions.slopes[region].T
                     squares[same] = (shifts**2).sum(axis=1) + (moved**2).sum(axis=1)
                 log_density[n] = -0.5 * squares - self._log_excess[n]
         return log_density
@@ -184,12 +216,11 @@ class Comparison:
         """Evidence lower bounds of Gaussians, one for each sample: (n,)."""
         elbo = np.empty(len(self._table))
         n_components = means.shape[1]
-        for part in self._parts():
+        for part in self._parts(relative=False):  # the sum itself
             n = part.indices
-            # Relative to nothing: the sum itself.
-            nowhere = np.full(len(n), -1)
-            zeros = References(nowhere, np.zeros_like(part.samples), np.zeros_like(means[n]))
-            expected = expect_log_joint(part.regions, part.samples, zeros, means[n], factors[n])
+            expected = expect_log_joint(
+                part.regions, part.samples, part.references, means[n], factors[n]
+            )
             log_prior = -n_components * LOG_SQRT_2PI
             elbo[n] = part.log_constant + log_prior + expected + entropies(factors[n])
         return elbo
@@ -205,9 +236,11 @@ class Comparison:
         best_means, best_factors = np.full_like(means, np.nan), np.full_like(covariances, np.nan)
         smallest = np.full(len(means), np.inf)
         for part in self._parts():
+            quadratics = Quadratics.make(part.regions)
             for i, n in enumerate(part.indices):
                 if not self._is_known[n]:
                     continue
+                quadratics.forget()
                 # A region's own Gaussian, not truncated, is the posterior around its mode.
                 end = min(visits.start[n] + _N_REGIONS_TO_START_FROM, visits.start[n + 1])
                 starts = [(means[n], covariances[n])]
@@ -218,30 +251,15 @@ class Comparison:
                     gaussians.append((given[0][n], given[1][n]))
                 for mean, factor in gaussians:
                     value, best_mean, best_factor = improve_gaussian(
-                        part.regions, part.samples[i], part.references.of(i), mean, factor
+                        part.regions,
+                        quadratics,
+                        part.samples[i],
+                        part.references.of(i),
+                        mean,
+                        factor,
                     )
                     if value < smallest[n]:
                         smallest[n] = value
                         best_means[n], best_factors[n] = best_mean, best_factor
         # The search need not be as accurate as its result.
         return best_means, best_factors, self.divergences(best_means, best_factors)
-
-
-@kernel
-def _locate(start: Integers, normals: Floats, offsets: Floats, points: Floats) -> Integers:
-    """Find the region in which each point is deepest; on a boundary, either side will do."""
-    regions = np.zeros(len(points), dtype=np.intp)
-    for i in range(len(points)):
-        deepest = -math.inf
-        for r in range(start.size - 1):
-            depth = math.inf
-            for f in range(start[r], start[r + 1]):
-                distance = -offsets[f]
-                for s in range(points.shape[1]):
-                    distance += normals[f, s] * points[i, s]
-                depth = min(depth, distance)
-                if depth <= deepest:
-                    break
-            if depth > deepest:
-                deepest, regions[i] = depth, r
-    return regions

@@ -25,7 +25,7 @@ import numpy as np
 import scipy.optimize
 
 from skdgn._geometry import Facets, integrate_cell, make_room, whiten_cell
-from skdgn._runtime import LOG_SQRT_2PI, Floats, Integers, inlined_kernel, kernel
+from skdgn._runtime import LOG_SQRT_2PI, Bools, Floats, Integers, inlined_kernel, kernel
 
 # Absolute error of a region's mass: for results, and in the search for the best Gaussian.
 _LOG_MASS_ERROR = math.log(1e-17)
@@ -39,10 +39,12 @@ _LARGEST_STEP = 1e100
 
 
 class Regions(NamedTuple):
-    """The generator in units of the noise, and its regions."""
+    """The generator in units of the noise, and its regions, each in one of several frames."""
 
-    slopes: Floats  # (R, D, S)
-    offsets: Floats  # (R, D)
+    frames: Integers  # (R,): in which coordinates each region's map is given
+    slopes: Floats  # (R, C, S)
+    offsets: Floats  # (R, C)
+    points: Floats  # (R, S) inside of them
     facets: Facets
     cells: Any  # whitened with identity matrices
     lower: Floats  # (R, S) of boxes around the regions, -inf if nothing is known
@@ -56,20 +58,57 @@ class Reference(NamedTuple):
     """
 
     region: int  # or -1: any point
-    residual: Floats  # (D,) of the sample from the image of that point, in units of the noise
     latent: Floats  # (S,)
+    residuals: Floats  # (f, C) of the sample from the image of that point, in all frames
+    excess: Floats  # (f,): what the frames leave out of a difference of squared distances
 
 
 class References(NamedTuple):
     """The reference of each sample."""
 
     regions: Integers  # (n,)
-    residuals: Floats  # (n, D)
     latent: Floats  # (n, S)
+    residuals: Floats  # (n, f, C)
+    excess: Floats  # (n, f)
 
     def of(self, sample: int) -> Reference:
         """Return that of one sample."""
-        return Reference(self.regions[sample], self.residuals[sample], self.latent[sample])
+        return Reference(
+            self.regions[sample],
+            self.latent[sample],
+            self.residuals[sample],
+            self.excess[sample],
+        )
+
+
+class Quadratics(NamedTuple):
+    """Log p(x, z) of one sample on each region, about a point, as far as it was asked for.
+
+    It is relative to the reference.
+    """
+
+    known: Bools  # (R,)
+    points: Floats  # (R, S)
+    values: Floats  # (R,)
+    slopes: Floats  # (R, S)
+    hessians: Floats  # (R, S, S)
+
+    @classmethod
+    def make(cls, regions: Regions) -> Quadratics:
+        """Make room."""
+        n_regions, n_components = regions.points.shape
+        return cls(
+            np.zeros(n_regions, dtype=bool),
+            np.empty((n_regions, n_components)),
+            np.empty(n_regions),
+            np.empty((n_regions, n_components)),
+            np.empty((n_regions, n_components, n_components)),
+        )
+
+    def forget(self) -> Quadratics:
+        """Return the same room, for another sample."""
+        self.known[:] = False
+        return self
 
 
 @kernel
@@ -109,6 +148,7 @@ def log_masses(cells: Any, regions: Any, factors: Floats, centers: Floats) -> Fl
 @kernel
 def _expect(
     regions: Regions,
+    quadratics: Quadratics,
     room: Any,
     sample: Floats,
     reference: Reference,
@@ -134,8 +174,7 @@ def _expect(
         for t in range(n_components):
             cross[s, t] = 0.0
     average, spread = np.empty(n_components), np.empty((n_components, n_components))
-    slope, hessian = np.empty(n_components), np.empty((n_components, n_components))
-    value = 0.0
+    slope, value = np.empty(n_components), 0.0
     deviations = np.sqrt((factor * factor).sum(axis=1))
     for r in range(len(regions.offsets)):
         # A box is looked at first: there may be many regions, and few that are near.
@@ -154,16 +193,25 @@ def _expect(
         mass = math.exp(log_mass)
         if mass == 0.0:
             continue
-        value += mass * _expect_in_region(
-            regions, r, sample, reference, average, spread, slope, hessian
-        )
-        # The gradient at z is that at the region's mean plus Hessian times (z - mean).
+        if not quadratics.known[r]:
+            _expand(regions, r, sample, reference, quadratics)
+        # At the region's mean; the gradient at z is that plus Hessian times (z - mean).
+        expected = quadratics.values[r]
+        for s in range(n_components):
+            slope[s] = quadratics.slopes[r, s]
+            shift = average[s] - quadratics.points[r, s]
+            expected += slope[s] * shift
+            for t in range(n_components):
+                along = quadratics.hessians[r, s, t] * (average[t] - quadratics.points[r, t])
+                slope[s] += along
+                expected += 0.5 * (along * shift + quadratics.hessians[r, s, t] * spread[s, t])
+        value += mass * expected
         for s in range(n_components):
             gradient[s] += mass * slope[s]
             for t in range(n_components):
                 term = slope[s] * (average[t] - mean[t])
                 for u in range(n_components):
-                    term += hessian[s, u] * spread[u, t]
+                    term += quadratics.hessians[r, s, u] * spread[u, t]
                 cross[s, t] += mass * term
     # So far, cross is E[gradient (z - mean)'] = E[gradient e'] factor'.
     for s in range(n_components):
@@ -190,49 +238,39 @@ def _distance_to_region(facets: Facets, region: int, mean: Floats, factor: Float
     return outside
 
 
-@inlined_kernel
-def _expect_in_region(
-    regions: Regions,
-    r: int,
-    sample: Floats,
-    reference: Reference,
-    average: Floats,
-    spread: Floats,
-    slope: Floats,
-    hessian: Floats,
-) -> float:
-    """Expectation of log p(x, z) relative to the reference, given mean and covariance of z on r.
-
-    Fills slope and Hessian of log p(x, z) at that mean.
-    """
-    residual, latent = reference.residual, reference.latent
-    quadratic = 0.0
-    for s in range(average.size):
-        quadratic += (average[s] - latent[s]) * (average[s] + latent[s])
-        slope[s] = -average[s]
-        for t in range(average.size):
+@kernel
+def _expand(
+    regions: Regions, r: int, sample: Floats, reference: Reference, quadratics: Quadratics
+) -> None:
+    """Expand log p(x, z), relative to the reference, about a point of a region."""
+    is_reference = r == reference.region
+    frame, latent = regions.frames[r], reference.latent
+    point, slope = quadratics.points[r], quadratics.slopes[r]
+    hessian = quadratics.hessians[r]
+    square = reference.excess[frame]
+    for s in range(point.size):
+        point[s] = latent[s] if is_reference else regions.points[r, s]
+        square += (point[s] - latent[s]) * (point[s] + latent[s])
+        slope[s] = -point[s]
+        for t in range(point.size):
             # The Hessian is -(I + A~'A~).
             hessian[s, t] = -1.0 if s == t else 0.0
-    for d in range(sample.size):
-        here = sample[d] - regions.offsets[r, d]
-        for s in range(average.size):
-            here -= regions.slopes[r, d, s] * average[s]
-        quadratic += (here - residual[d]) * (here + residual[d])
-        for s in range(average.size):
+    for d in range(sample.shape[1]):
+        here, there = sample[frame, d] - regions.offsets[r, d], reference.residuals[frame, d]
+        for s in range(point.size):
+            here -= regions.slopes[r, d, s] * point[s]
+        square += (here - there) * (here + there)
+        for s in range(point.size):
             slope[s] += regions.slopes[r, d, s] * here
-            for t in range(average.size):
+            for t in range(point.size):
                 hessian[s, t] -= regions.slopes[r, d, s] * regions.slopes[r, d, t]
-    if r == reference.region:
-        # The gradient at the reference is zero: only the square of the distance is left.
-        quadratic = 0.0
-        for s in range(average.size):
-            for t in range(average.size):
-                square = (average[s] - latent[s]) * (average[t] - latent[t])
-                quadratic -= hessian[s, t] * square
-    for s in range(average.size):
-        for t in range(average.size):
-            quadratic -= hessian[s, t] * spread[s, t]
-    return -0.5 * quadratic
+    quadratics.values[r] = -0.5 * square
+    if is_reference:
+        # It is the maximum: what is left of both is rounding.
+        quadratics.values[r] = 0.0
+        for s in range(point.size):
+            slope[s] = 0.0
+    quadratics.known[r] = True
 
 
 def expect_log_joint(
@@ -241,11 +279,12 @@ def expect_log_joint(
     """Expectations of log p(x, z) under Gaussians, relative to the references: (n,)."""
     n_components = means.shape[1]
     gradient, cross = np.empty(n_components), np.empty((n_components, n_components))
-    room = make_room(regions.cells)
+    room, quadratics = make_room(regions.cells), Quadratics.make(regions)
     return np.array(
         [
             _expect(
                 regions,
+                quadratics.forget(),
                 room,
                 samples[n],
                 references.of(n),
@@ -271,6 +310,7 @@ def entropies(factors: Floats) -> Floats:
 
 def improve_gaussian(
     regions: Regions,
+    quadratics: Quadratics,
     sample: Floats,
     reference: Reference,
     mean: Floats,
@@ -302,7 +342,16 @@ def improve_gaussian(
         if not (largest < _LARGEST_STEP and np.diagonal(scaled).min() > 0.0):
             return math.inf, np.zeros_like(parameters)
         value = _expect(
-            regions, room, sample, reference, here, scaled, _LOG_SEARCH_ERROR, gradient, cross
+            regions,
+            quadratics,
+            room,
+            sample,
+            reference,
+            here,
+            scaled,
+            _LOG_SEARCH_ERROR,
+            gradient,
+            cross,
         )
         by_triangle = (factor.T @ cross)[lower]
         by_entries = np.where(is_diagonal, by_triangle * triangle[lower] + 1.0, by_triangle)

@@ -4,7 +4,13 @@ from skdgn._posterior.listed.conditionals import Conditionals, condition
 from skdgn._posterior.listed.frames import Frame, choose_frame, count_coordinates
 from skdgn._posterior.listed.incomplete_conditionals import RegionMaps
 from skdgn._posterior.listed.listed_regions import ListedRegions
-from skdgn._posterior.listed.observed import Observed, observed_parts
+from skdgn._posterior.listed.observed import (
+    Observed,
+    group_by_observed,
+    observed_parts,
+    restrict_features,
+    restrict_noise,
+)
 from skdgn._posterior.listed.sparse_posteriors import Visits, concatenate, take_samples, unexplored
 from skdgn._posterior.listed.visits import NEGLIGIBLE, Visitor
 
@@ -21,7 +27,10 @@ __all__ = [
     "concatenate",
     "condition",
     "count_coordinates",
+    "group_by_observed",
     "observed_parts",
+    "restrict_features",
+    "restrict_noise",
     "take_samples",
     "unexplored",
 ]

@@ -57,6 +57,15 @@ class Frame(ABC):
     def whiten(self, samples: Floats) -> Floats:
         """Return the coordinates of complete samples (n, D)."""
 
+    @abstractmethod
+    def compare(self, samples: Floats, residuals: Floats) -> tuple[Floats, Floats, Floats]:
+        """Prepare differences of squared distances, without large numbers that cancel.
+
+        Given samples (n, D) and vectors in units of the noise (n, D), such as their residuals from
+        other images, returns coordinates of both, (n, C) each, and the difference of their squares
+        that is none of images in this frame, (n,).
+        """
+
 
 def count_coordinates(last: Layer) -> int:
     """Return how many coordinates the images of a network have, by its last layer."""
@@ -87,6 +96,9 @@ class _FeatureFrame(Frame):
     def whiten(self, samples: Floats) -> Floats:
         return self.noise.whiten(samples)
 
+    def compare(self, samples: Floats, residuals: Floats) -> tuple[Floats, Floats, Floats]:
+        return self.noise.whiten(samples), residuals, np.zeros(len(samples))
+
 
 @dataclass(frozen=True)
 class _PlaneFrame(Frame):
@@ -109,7 +121,17 @@ class _PlaneFrame(Frame):
     def whiten(self, samples: Floats) -> Floats:
         # What overflows is so far out that nothing is known of it.
         with np.errstate(over="ignore", invalid="ignore"):
-            centered = self.noise.whiten(samples - self.origin)
-            along = centered @ self.basis
-            across = centered - along @ self.basis.T
+            along, across = self._divide(self.noise.whiten(samples - self.origin))
             return np.column_stack([along, np.sqrt(np.square(across).sum(axis=1))])
+
+    def _divide(self, vectors: Floats) -> tuple[Floats, Floats]:
+        """Divide vectors (n, D) into coordinates along the plane (n, w), and the rest (n, D)."""
+        along = vectors @ self.basis
+        return along, vectors - along @ self.basis.T
+
+    def compare(self, samples: Floats, residuals: Floats) -> tuple[Floats, Floats, Floats]:
+        along, across = self._divide(self.noise.whiten(samples - self.origin))
+        other_along, other_across = self._divide(residuals)
+        excess = ((across - other_across) * (across + other_across)).sum(axis=1)
+        nothing = np.zeros((len(samples), 1))  # the last coordinate is in the excess
+        return np.hstack([along, nothing]), np.hstack([other_along, nothing]), excess

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -15,7 +17,7 @@ from skdgn._posterior.listed.frames import Frame
 from skdgn._posterior.listed.incomplete_conditionals import RegionMaps
 from skdgn._posterior.listed.region_groups import bound_cells
 from skdgn._posterior.listed.sparse_posteriors import Visits
-from skdgn._runtime import Floats, Integers
+from skdgn._runtime import Floats, Integers, kernel
 
 
 class ListedRegions(ABC):
@@ -29,6 +31,15 @@ class ListedRegions(ABC):
     @abstractmethod
     def sample_bytes(self) -> float:
         """Memory that a sample takes while its regions are visited."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> Sequence[Partition]:
+        """The regions, those whose images lie in one plane together."""
+
+    @abstractmethod
+    def generate(self, latent: Floats) -> tuple[Integers, Floats]:
+        """Return the regions of latent points (m, S), -1 for others, and their images (m, D)."""
 
     @abstractmethod
     def visit(self, samples: Floats) -> Visits:
@@ -67,6 +78,17 @@ class ListedRegions(ABC):
         """Boxes around the regions: lower and upper ends."""
         return bound_cells(self.partition.cells)
 
+    def find_regions(self, latent: Floats) -> tuple[Integers, Floats]:
+        """Find the regions in which latent points (m, S) are deepest, and how deep: (m,) each.
+
+        On a boundary, either side will do.
+        """
+        facets = self.partition.cells.facets()
+        regions, depths = np.zeros(len(latent), dtype=np.intp), np.empty(len(latent))
+        normals = np.ascontiguousarray(facets.normals)
+        _find_deepest(facets.start, normals, facets.offsets, latent, regions, depths)
+        return regions, depths
+
     def settle(self, visits: Visits) -> Self:
         """Return what knows the regions of visits: these are listed, all of them."""
         return self
@@ -83,3 +105,27 @@ class ListedRegions(ABC):
     def is_exact(self) -> bool:
         """Whether all regions are listed: no visit is a guess."""
         return True
+
+
+@kernel
+def _find_deepest(
+    start: Integers,
+    normals: Floats,
+    offsets: Floats,
+    points: Floats,
+    regions: Integers,
+    depths: Floats,
+) -> None:
+    for i in range(len(points)):
+        depths[i] = -math.inf
+        for r in range(start.size - 1):
+            depth = math.inf
+            for f in range(start[r], start[r + 1]):
+                distance = -offsets[f]
+                for s in range(points.shape[1]):
+                    distance += normals[f, s] * points[i, s]
+                depth = min(depth, distance)
+                if depth <= depths[i]:
+                    break
+            if depth > depths[i]:
+                depths[i], regions[i] = depth, r

@@ -10,7 +10,7 @@ import numpy as np
 
 from skdgn._network import AffineMaps
 from skdgn._noise import Noise
-from skdgn._partition import ComposedMaps, Partition
+from skdgn._partition import ComposedMaps, LazyMaps, Partition
 from skdgn._runtime import Floats, Integers
 
 
@@ -24,23 +24,37 @@ class Observed(NamedTuple):
     noise: Noise
 
 
-def observed_parts(partition: Partition, noise: Noise, samples: Floats) -> Iterator[Observed]:
-    """Split a table with missing values (NaN) into tables without."""
+def group_by_observed(samples: Floats) -> Iterator[tuple[Integers, Integers]]:
+    """Group samples (n, D) by what was observed of them: yield samples and features."""
     patterns, owner = np.unique(~np.isnan(samples), axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
-        indices = np.flatnonzero(owner.ravel() == number)
-        features = np.flatnonzero(pattern)
-        if pattern.all():
-            yield Observed(indices, features, samples[indices], partition, noise)
-            continue
-        maps = AffineMaps(
-            np.ascontiguousarray(partition.maps.slopes[:, features]),
-            np.ascontiguousarray(partition.maps.offsets[:, features]),
+        yield np.flatnonzero(owner.ravel() == number), np.flatnonzero(pattern)
+
+
+def restrict_features(maps: LazyMaps, features: Integers) -> LazyMaps:
+    """Return the maps to some features."""
+    if len(features) == maps.shape[1]:
+        return maps
+    return ComposedMaps.of(
+        AffineMaps(
+            np.ascontiguousarray(maps.slopes[:, features]),
+            np.ascontiguousarray(maps.offsets[:, features]),
         )
+    )
+
+
+def restrict_noise(noise: Noise, features: Integers) -> Noise:
+    """Return the noise of some features."""
+    return noise if len(features) == noise.n_features else noise.restrict(features)
+
+
+def observed_parts(partition: Partition, noise: Noise, samples: Floats) -> Iterator[Observed]:
+    """Split a table with missing values (NaN) into tables without."""
+    for indices, features in group_by_observed(samples):
         yield Observed(
             indices,
             features,
             samples[np.ix_(indices, features)],
-            replace(partition, maps=ComposedMaps.of(maps)),
-            noise.restrict(features),
+            replace(partition, maps=restrict_features(partition.maps, features)),
+            restrict_noise(noise, features),
         )

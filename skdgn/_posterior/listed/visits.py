@@ -130,6 +130,17 @@ class Visitor(ListedRegions):
         whitened_cells = partition.cells.whiten(conditionals.factors)
         return cls(partition, noise, frame, CompleteRegions(conditionals, groups, whitened_cells))
 
+    @property
+    def parts(self) -> tuple[Partition]:
+        """All regions together."""
+        return (self.partition,)
+
+    def generate(self, latent: Floats) -> tuple[Integers, Floats]:
+        """Return the regions of latent points (m, S), and their images (m, D)."""
+        regions, _ = self.find_regions(latent)
+        maps = self.partition.maps.take(regions)
+        return regions, maps.offsets + np.einsum("mds,ms->md", maps.slopes, latent)
+
     def with_noise(self, noise: Noise) -> Visitor:
         """Return the same with other noise."""
         return Visitor.prepare(self.partition, noise)
