@@ -21,10 +21,13 @@ from skdgn._noise import Noise
 from skdgn._partition import Partition
 from skdgn._posterior.listed import (
     Conditionals,
+    ListedRegions,
     Observed,
     choose_frame,
     condition,
+    group_by_observed,
     observed_parts,
+    restrict_noise,
 )
 from skdgn._runtime import Floats, Integers, inlined_kernel, kernel
 
@@ -36,14 +39,50 @@ _VANISHING = 1e-12
 # what the noise still changes by about this number.
 _SMALL = 1e-6
 _N_STEPS = 6
+# Maxima of different parts whose values differ by so little, relatively, are equally high.
+_ROUNDING = 1e-12
 
 
-def find_modes(partition: Partition, noise: Noise, samples: Floats, zero_noise: bool) -> Floats:
+def find_modes(regions: ListedRegions, samples: Floats, zero_noise: bool) -> Floats:
     """Find the posterior's maximum for each sample (n, D), NaN where values are missing.
 
     With ``zero_noise``, its limit as the noise shrinks: the point whose image is nearest to the
     sample, in units of the noise, and of these that of the smallest norm.
     """
+    parts = [(part, chosen) for part, chosen in regions.parts_for(samples) if chosen.size > 0]
+    if len(parts) == 1:
+        return _find_modes_within(parts[0][0], regions.noise, samples, zero_noise)
+    modes = np.full((len(samples), regions.partition.maps.shape[2]), np.nan)
+    least, least_norms = np.full((2, len(samples)), np.inf)
+    for part, chosen in parts:
+        found = _find_modes_within(part, regions.noise, samples[chosen], zero_noise)
+        norms = np.square(found).sum(axis=1)
+        values = _squared_distances(regions, samples[chosen], found)
+        values = values if zero_noise else values + norms
+        rounding = _ROUNDING * (1.0 + values)
+        is_better = values < least[chosen] - rounding
+        is_better |= (values <= least[chosen] + rounding) & (norms < least_norms[chosen])
+        better = chosen[is_better]
+        modes[better] = found[is_better]
+        least[better], least_norms[better] = values[is_better], norms[is_better]
+    return modes
+
+
+def _squared_distances(regions: ListedRegions, samples: Floats, latent: Floats) -> Floats:
+    """Squared distances of samples from the images of latent points, in units of the noise."""
+    squares = np.full(len(samples), np.nan)
+    known = np.flatnonzero(np.isfinite(latent).all(axis=1))
+    residuals = samples[known] - regions.generate(latent[known])
+    for indices, features in group_by_observed(residuals):
+        noise = restrict_noise(regions.noise, features)
+        whitened = noise.whiten(residuals[np.ix_(indices, features)])
+        squares[known[indices]] = np.square(whitened).sum(axis=1)
+    return squares
+
+
+def _find_modes_within(
+    partition: Partition, noise: Noise, samples: Floats, zero_noise: bool
+) -> Floats:
     modes = np.empty((len(samples), partition.maps.shape[2]))
     for part in observed_parts(partition, noise, samples):
         found = np.empty((len(part.samples), modes.shape[1]))

@@ -8,6 +8,8 @@ put together from its visits to the patches that matter for it.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -19,11 +21,9 @@ from skdgn._noise import Noise
 from skdgn._partition import LatentBoxes, Partition, TooManyRegionsError, build_partition
 from skdgn._posterior.listed import (
     NEGLIGIBLE,
-    Frame,
     ListedRegions,
     Visitor,
     Visits,
-    choose_frame,
     unexplored,
 )
 from skdgn._runtime import Bools, Floats, Integers
@@ -56,6 +56,13 @@ def visit_patch(patch: Partition, noise: Noise, samples: Floats, log_floors: Flo
     """Visit the regions of one patch that count, if log densities are at least floors (n,)."""
     visitor = Visitor.prepare(patch, noise, len(samples) > _FEW_SAMPLES)
     return visitor.visit(samples, log_floors=log_floors)
+
+
+class KnownSample(NamedTuple):
+    """What is known of a sample before its regions are visited."""
+
+    matters: Bools  # which patches, of all
+    log_floor: float  # its log density at least, about
 
 
 class _Shares(NamedTuple):
@@ -92,7 +99,7 @@ class PatchVisitor(ListedRegions):
     network: Network
     patches: list[Partition]
     noise: Noise
-    known: dict[bytes, Bools]  # by the bytes of a sample: (number of patches,)
+    known: dict[bytes, KnownSample]  # by the bytes of a sample
     visits_bytes: float  # of a sample
 
     @property
@@ -106,11 +113,6 @@ class PatchVisitor(ListedRegions):
         return Partition.join(self.patches)
 
     @cached_property
-    def frame(self) -> Frame:  # type: ignore[override]  # computed, not stored
-        """The features: patches have no other coordinates in common."""
-        return choose_frame(self.partition.maps, self.noise)
-
-    @cached_property
     def _start(self) -> Integers:
         return np.cumsum([0, *map(len, self.patches)])
 
@@ -119,27 +121,39 @@ class PatchVisitor(ListedRegions):
         """The patches."""
         return self.patches
 
-    def generate(self, latent: Floats) -> tuple[Integers, Floats]:
-        """Return the regions of latent points (m, S), -1 outside of patches, and their images."""
-        regions, depths = self.find_regions(latent)
-        return np.where(depths >= 0.0, regions, -1), self.network.forward(latent)
+    def parts_for(self, samples: Floats) -> Iterator[tuple[Partition, Integers]]:
+        """Yield patches, and for which samples (n, D) each of them matters."""
+        matters, _ = self._recall(samples)
+        for patch, own in zip(self.patches, matters.T, strict=True):
+            yield patch, np.flatnonzero(own)
 
-    def _matters(self, samples: Floats) -> Bools:
-        """Tell which patches matter for samples: (n, number of patches)."""
-        every = np.ones(len(self.patches), dtype=bool)
-        matters = [self.known.get(sample.tobytes(), every) for sample in samples]
-        return np.reshape(matters, (len(samples), len(every)))
+    def find_regions(self, latent: Floats, least_depth: float = 0.0) -> Integers:
+        """Find the regions of latent points (m, S), -1 outside of patches."""
+        return super().find_regions(latent, least_depth)
+
+    def generate(self, latent: Floats) -> Floats:
+        """Return the images (m, D) of latent points (m, S), in patches or not."""
+        return self.network.forward(latent)
+
+    def _recall(self, samples: Floats) -> tuple[Bools, Floats]:
+        """Tell which patches matter for samples, (n, number of patches), and log floors (n,)."""
+        unknown = KnownSample(np.ones(len(self.patches), dtype=bool), -math.inf)
+        known = [self.known.get(sample.tobytes(), unknown) for sample in samples]
+        matters = np.reshape([own.matters for own in known], (len(samples), len(self.patches)))
+        return matters, np.array([own.log_floor for own in known])
 
     def visit(self, samples: Floats) -> Visits:
         """Compute the exact posterior of samples (n, D), NaN where a value is missing."""
         samples = np.ascontiguousarray(samples)
         n_components = self.patches[0].maps.shape[2]
         log_density = np.full(len(samples), -np.inf)
+        matters, log_floors = self._recall(samples)
         parts: list[_Shares] = []
-        for number, matters in enumerate(self._matters(samples).T):
-            used = np.flatnonzero(matters)
-            visits = visit_patch(self.patches[number], self.noise, samples[used], log_density[used])
+        for number, patch in enumerate(self.patches):
+            used = np.flatnonzero(matters[:, number])
+            visits = visit_patch(patch, self.noise, samples[used], log_floors[used])
             log_density[used] = np.logaddexp(log_density[used], visits.log_density)
+            log_floors = np.maximum(log_floors, log_density)
             counts = np.diff(visits.start)
             with np.errstate(divide="ignore"):  # a share so small that it is zero
                 log_shares = np.log(visits.responsibilities)
@@ -150,7 +164,7 @@ class PatchVisitor(ListedRegions):
                 visits.means,
                 visits.covariances,
             )
-            parts.append(part.drop(log_density - NEGLIGIBLE))
+            parts.append(part.drop(log_floors - NEGLIGIBLE))
         visited = _join(parts, log_density - NEGLIGIBLE)
         counts = np.bincount(visited.samples, minlength=len(samples))
         with np.errstate(invalid="ignore"):

@@ -222,8 +222,7 @@ class Posterior:
         """
         if not isinstance(zero_noise, bool | np.bool_):
             raise ValueError(f"zero_noise must be True or False, got {zero_noise!r}.")
-        visitor = self._settled
-        return find_modes(visitor.partition, visitor.noise, self._table, bool(zero_noise))
+        return find_modes(self._settled, self._table, bool(zero_noise))
 
     def log_density(self, Z: ArrayLike) -> Floats:
         """Compute the log density of each sample's posterior at latent points.

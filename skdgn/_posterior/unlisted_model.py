@@ -20,7 +20,13 @@ from skdgn._partition import LatentBoxes, TooManyRegionsError, refuse_hopeless
 from skdgn._posterior.bounds import BoxExplorer, Gaussians
 from skdgn._posterior.listed import count_coordinates
 from skdgn._posterior.model import MOST_REGIONS, Model, NetworkModel
-from skdgn._posterior.patches import PatchVisitor, list_patch, list_patches, visit_patch
+from skdgn._posterior.patches import (
+    KnownSample,
+    PatchVisitor,
+    list_patch,
+    list_patches,
+    visit_patch,
+)
 from skdgn._runtime import Floats, Workers, read
 
 # Regions that matter for a sample, and coordinates of their images: guesses, for memory.
@@ -127,7 +133,7 @@ class UnlistedModel(NetworkModel):
         # Of samples so far out that nothing is known, a visitor of any region says so.
         boxes = LatentBoxes(np.zeros((1, self.network.n_components)), np.full(1, _ANY_HALF))
         matters = np.ones((len(samples), 1), dtype=bool)
-        known = self._are_known(samples)
+        log_floors, known = np.full(len(samples), -np.inf), self._are_known(samples)
         if known.any():
             if gaussians is not None:
                 gaussians = gaussians[0][known], gaussians[1][known]
@@ -135,12 +141,15 @@ class UnlistedModel(NetworkModel):
             found = explorer.explore(gaussians=gaussians)
             boxes, matters = found.boxes, np.zeros((len(samples), len(found.boxes.halves)), bool)
             matters[:, 0] = ~known
-            matters[known] = found.matters
+            matters[known], log_floors[known] = found.matters, found.log_lower
         return PatchVisitor(
             self.network,
             list_patches(self.network, boxes),
             self.noise,
-            {sample.tobytes(): own for sample, own in zip(samples, matters, strict=True)},
+            {
+                sample.tobytes(): KnownSample(*own)
+                for sample, *own in zip(samples, matters, log_floors, strict=True)
+            },
             self.sample_bytes,
         )
 

@@ -11,8 +11,8 @@ from skdgn import DGNEnsemble, PiecewiseAffineDGN
 from skdgn._noise import Noise
 from skdgn._partition import LatentBoxes
 from skdgn._posterior import Model, UnlistedModel, Visitor
-from skdgn._posterior.patches import list_patch
 from skdgn._posterior.bounds.box_exploration import BoxExplorer
+from skdgn._posterior.patches import list_patch
 from skdgn._runtime import Workers
 from tests.networks import random_network
 
@@ -94,6 +94,60 @@ def test_posteriors_are_those_of_listed_regions(n_components: int) -> None:
     np.testing.assert_allclose(
         unlisted.impute(rows, Workers()), listed.impute(rows, Workers()), rtol=0, atol=1e-9
     )
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 3])
+@pytest.mark.parametrize("zero_noise", [False, True])
+def test_modes_are_those_of_listed_regions(n_components: int, zero_noise: bool) -> None:
+    listed, unlisted = draw_case(n_components, "full")
+    rows = draw_rows(listed)
+    posterior, expected = (model.posterior(rows, Workers()) for model in (unlisted, listed))
+    assert len(posterior._visitor.parts) > 1
+    found, modes = posterior.mode(zero_noise), expected.mode(zero_noise)
+    if zero_noise:
+        # Of points that are equally near, rounding may choose another one.
+        known = ~np.isnan(rows).any(axis=1)
+        distances = [
+            np.linalg.norm(rows[known] - listed.network.forward(own[known]), axis=1)
+            for own in (found, modes)
+        ]
+        assert np.all(distances[0] <= distances[1] + 1e-6)
+    else:
+        np.testing.assert_allclose(found, modes, rtol=0, atol=1e-7)
+
+
+def test_log_densities_of_points_outside_of_all_patches_are_exact() -> None:
+    listed, unlisted = draw_case(2)
+    rows = draw_rows(listed)[[0, 1, 2, 4]]
+    latent = 4.0 * np.random.default_rng(0).normal(size=(30, 2))
+    posterior, expected = (model.posterior(rows, Workers()) for model in (unlisted, listed))
+    assert (posterior._visitor.find_regions(latent) == -1).any()
+    np.testing.assert_allclose(
+        posterior.log_density(latent), expected.log_density(latent), rtol=1e-9, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("n_features", [4, 90])
+def test_gaps_are_those_of_listed_regions(n_features: int) -> None:
+    # With many features, every patch has a plane of its own.
+    network = random_network(2, (16, 8), n_features=n_features, seed=1)
+    noise = Noise.from_covariance(0.5, n_features)
+    listed, unlisted = Model.build(network, noise), UnlistedModel(network, noise)
+    rows = listed.draw(4, np.random.default_rng(0))[0]
+    rows[1] *= 30.0
+    rows[2, :2] = np.nan
+    posterior = listed.posterior(rows, Workers())
+    means, factors = posterior.mean + 0.1, 2.0 * np.linalg.cholesky(posterior.covariance)
+    for method in ("lower_bounds", "variational_gaps"):
+        ours, expected = (
+            getattr(model, method)(rows, means, factors, Workers()) for model in (unlisted, listed)
+        )
+        np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=1e-8)
+    kl, expected = (
+        model.posterior(rows, Workers()).kl_from(means, factors @ factors.swapaxes(1, 2))
+        for model in (unlisted, listed)
+    )
+    np.testing.assert_allclose(kl, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_lower_bounds_of_gaussians_far_from_the_posterior_are_exact() -> None:

@@ -176,7 +176,7 @@ class Comparison:
 
     def log_density(self, latent: Floats) -> Floats:
         """Log p(z | x) at latent points (m, S) for every sample: (n, m)."""
-        regions, images = self._visitor.generate(latent)
+        regions, images = self._visitor.find_regions(latent), self._visitor.generate(latent)
         log_density = np.empty((len(self._table), len(latent)))
         for part in self._parts():
             for i, n in enumerate(part.indices):

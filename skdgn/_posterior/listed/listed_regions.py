@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -13,7 +13,6 @@ import numpy as np
 from skdgn._network import Codes
 from skdgn._noise import Noise, NoiseUnits
 from skdgn._partition import Partition
-from skdgn._posterior.listed.frames import Frame
 from skdgn._posterior.listed.incomplete_conditionals import RegionMaps
 from skdgn._posterior.listed.region_groups import bound_cells
 from skdgn._posterior.listed.sparse_posteriors import Visits
@@ -25,7 +24,6 @@ class ListedRegions(ABC):
 
     partition: Partition
     noise: Noise
-    frame: Frame  # in which complete samples are compared with regions
 
     @property
     @abstractmethod
@@ -38,8 +36,12 @@ class ListedRegions(ABC):
         """The regions, those whose images lie in one plane together."""
 
     @abstractmethod
-    def generate(self, latent: Floats) -> tuple[Integers, Floats]:
-        """Return the regions of latent points (m, S), -1 for others, and their images (m, D)."""
+    def parts_for(self, samples: Floats) -> Iterator[tuple[Partition, Integers]]:
+        """Yield these parts, and the samples (n, D) for which each of them may matter."""
+
+    @abstractmethod
+    def generate(self, latent: Floats) -> Floats:
+        """Return the images (m, D) of latent points (m, S)."""
 
     @abstractmethod
     def visit(self, samples: Floats) -> Visits:
@@ -78,16 +80,14 @@ class ListedRegions(ABC):
         """Boxes around the regions: lower and upper ends."""
         return bound_cells(self.partition.cells)
 
-    def find_regions(self, latent: Floats) -> tuple[Integers, Floats]:
-        """Find the regions in which latent points (m, S) are deepest, and how deep: (m,) each.
+    def find_regions(self, latent: Floats, least_depth: float = -math.inf) -> Integers:
+        """Find the region in which each latent point (m, S) is deepest; on a boundary, either one.
 
-        On a boundary, either side will do.
+        It is -1 if a point is not as deep as that in any.
         """
         facets = self.partition.cells.facets()
-        regions, depths = np.zeros(len(latent), dtype=np.intp), np.empty(len(latent))
         normals = np.ascontiguousarray(facets.normals)
-        _find_deepest(facets.start, normals, facets.offsets, latent, regions, depths)
-        return regions, depths
+        return _find_deepest(facets.start, normals, facets.offsets, latent, least_depth)
 
     def settle(self, visits: Visits) -> Self:
         """Return what knows the regions of visits: these are listed, all of them."""
@@ -113,11 +113,11 @@ def _find_deepest(
     normals: Floats,
     offsets: Floats,
     points: Floats,
-    regions: Integers,
-    depths: Floats,
-) -> None:
+    least_depth: float,
+) -> Integers:
+    regions = np.full(len(points), -1)
     for i in range(len(points)):
-        depths[i] = -math.inf
+        deepest = least_depth
         for r in range(start.size - 1):
             depth = math.inf
             for f in range(start[r], start[r + 1]):
@@ -125,7 +125,8 @@ def _find_deepest(
                 for s in range(points.shape[1]):
                     distance += normals[f, s] * points[i, s]
                 depth = min(depth, distance)
-                if depth <= depths[i]:
+                if depth <= deepest:
                     break
-            if depth > depths[i]:
-                depths[i], regions[i] = depth, r
+            if depth > deepest:
+                deepest, regions[i] = depth, r
+    return regions

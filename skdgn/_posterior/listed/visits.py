@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -135,11 +135,14 @@ class Visitor(ListedRegions):
         """All regions together."""
         return (self.partition,)
 
-    def generate(self, latent: Floats) -> tuple[Integers, Floats]:
-        """Return the regions of latent points (m, S), and their images (m, D)."""
-        regions, _ = self.find_regions(latent)
-        maps = self.partition.maps.take(regions)
-        return regions, maps.offsets + np.einsum("mds,ms->md", maps.slopes, latent)
+    def parts_for(self, samples: Floats) -> Iterator[tuple[Partition, Integers]]:
+        """Yield all regions, for all samples (n, D)."""
+        yield self.partition, np.arange(len(samples))
+
+    def generate(self, latent: Floats) -> Floats:
+        """Return the images (m, D) of latent points (m, S)."""
+        maps = self.partition.maps.take(self.find_regions(latent))
+        return maps.offsets + np.einsum("mds,ms->md", maps.slopes, latent)
 
     def with_noise(self, noise: Noise) -> Visitor:
         """Return the same with other noise."""
