@@ -21,10 +21,13 @@ def test_joined_cells_are_those_of_the_parts(n_dimensions: int) -> None:
         parts.append(cells)
     joined = join_cells(parts)
     assert len(joined) == sum(map(len, parts))
-    mean, covariance = np.full(n_dimensions, 0.2), np.eye(n_dimensions)
-    expected = [integrate_gaussian(cells, mean, covariance).log_masses for cells in parts]
-    masses = integrate_gaussian(joined, mean, covariance).log_masses
-    np.testing.assert_array_equal(masses, np.concatenate(expected))
-    assert joined.facets().start[-1] == len(joined.facets().offsets)
+    np.testing.assert_array_equal(
+        joined.facets().normals, np.concatenate([cells.facets().normals for cells in parts])
+    )
+    if n_dimensions <= 3:  # with more, integrals are estimates
+        mean, covariance = np.full(n_dimensions, 0.2), np.eye(n_dimensions)
+        expected = [integrate_gaussian(cells, mean, covariance).log_masses for cells in parts]
+        masses = integrate_gaussian(joined, mean, covariance).log_masses
+        np.testing.assert_array_equal(masses, np.concatenate(expected))
     last = join_cells([joined, joined]).take(np.arange(len(joined), 2 * len(joined)))
     np.testing.assert_array_equal(last.interior_points(), joined.interior_points())
