@@ -149,7 +149,7 @@ class Visitor(ListedRegions):
         return Visitor.prepare(self.partition, noise)
 
     @cached_property
-    def _incomplete(self) -> ObservedRegions:
+    def incomplete(self) -> ObservedRegions:
         """What samples with missing values need, whatever these are."""
         maps, units = self.region_maps, self.units
         boxes = enclose_regions(self.partition, maps, self.complete.groups, units)
@@ -216,7 +216,7 @@ class Visitor(ListedRegions):
             observed = self._none_incomplete
         else:
             whitened = np.full((len(samples), self.frame.shape[1]), np.nan)
-            observed = self._incomplete
+            observed = self.incomplete
             is_complete &= ~missing.any(axis=1)
             whitened[is_complete] = self.frame.whiten(samples[is_complete])
         if log_floors is None:
