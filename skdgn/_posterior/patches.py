@@ -9,7 +9,7 @@ put together from its visits to the patches that matter for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from skdgn._noise import Noise
 from skdgn._partition import LatentBoxes, Partition, TooManyRegionsError, build_partition
 from skdgn._posterior.listed import (
     NEGLIGIBLE,
+    Gaussians,
     ListedRegions,
     Visitor,
     Visits,
@@ -101,6 +102,7 @@ class PatchVisitor(ListedRegions):
     noise: Noise
     known: dict[bytes, KnownSample]  # by the bytes of a sample
     visits_bytes: float  # of a sample
+    explore: Callable[[Floats, Gaussians], PatchVisitor]  # anew, for samples and Gaussians
 
     @property
     def sample_bytes(self) -> float:
@@ -126,6 +128,10 @@ class PatchVisitor(ListedRegions):
         matters, _ = self._recall(samples)
         for patch, own in zip(self.patches, matters.T, strict=True):
             yield patch, np.flatnonzero(own)
+
+    def reach(self, samples: Floats, gaussians: Gaussians) -> PatchVisitor:
+        """Return a visitor of the patches that matter for samples and their Gaussians, too."""
+        return self.explore(samples, gaussians)
 
     def find_regions(self, latent: Floats, least_depth: float = 0.0) -> Integers:
         """Find the regions of latent points (m, S), -1 outside of patches."""

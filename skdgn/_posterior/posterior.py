@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from skdgn._posterior.comparisons import Comparison, SampledComparison, check_gaussians
 from skdgn._posterior.explored import Explorer
-from skdgn._posterior.listed import ListedRegions, Visits
+from skdgn._posterior.listed import Gaussians, ListedRegions, Visits
 from skdgn._posterior.modes import find_modes
 from skdgn._posterior.truncated_mixtures import Mixtures, draw_mixtures
 from skdgn._runtime import Floats, Reporter, check_integer, finite_array, make_generator
@@ -281,7 +281,7 @@ class Posterior:
         array([0.69])
         """
         checked, factors = check_gaussians(means, covariances, *self.mean.shape)
-        return self._comparison.divergences(checked, factors)
+        return self._compared_with((checked, factors)).divergences(checked, factors)
 
     def best_gaussian(
         self,
@@ -337,8 +337,18 @@ class Posterior:
         given = None
         if means is not None or covariances is not None:
             given = check_gaussians(means, covariances, *self.mean.shape)
-        best_means, factors, _ = self._comparison.best_gaussians(self.mean, self.covariance, given)
+        comparison = self._comparison if given is None else self._compared_with(given)
+        best_means, factors, _ = comparison.best_gaussians(self.mean, self.covariance, given)
         return best_means, factors @ np.swapaxes(factors, 1, 2)
+
+    def _compared_with(self, gaussians: Gaussians) -> Comparison | SampledComparison:
+        """Return what compares with Gaussians, wherever these have their mass."""
+        if isinstance(self._visitor, Explorer):
+            return self._comparison
+        visitor = self._visitor.reach(self._table, gaussians)
+        if visitor is self._visitor:
+            return self._comparison
+        return Posterior(visitor, self._table, visitor.visit(self._table))._comparison
 
     @cached_property
     def _comparison(self) -> Comparison | SampledComparison:

@@ -17,8 +17,8 @@ from skdgn._geometry import MOST_EXACT_DIMENSIONS
 from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._partition import LatentBoxes, TooManyRegionsError, refuse_hopeless
-from skdgn._posterior.bounds import BoxExplorer, Gaussians
-from skdgn._posterior.listed import count_coordinates
+from skdgn._posterior.bounds import BoxExplorer
+from skdgn._posterior.listed import Gaussians, count_coordinates
 from skdgn._posterior.model import MOST_REGIONS, Model, NetworkModel
 from skdgn._posterior.patches import (
     KnownSample,
@@ -151,6 +151,7 @@ class UnlistedModel(NetworkModel):
                 for sample, *own in zip(samples, matters, log_floors, strict=True)
             },
             self.sample_bytes,
+            self.visitor_for,
         )
 
     def log_density(self, samples: NDArray[Any], workers: Workers) -> Floats:

@@ -23,9 +23,8 @@ from scipy.special import log_ndtr, logsumexp
 from skdgn._network import Enclosures, Network
 from skdgn._noise import Noise
 from skdgn._partition import LatentBoxes, enclose_outputs, join_boxes
+from skdgn._posterior.listed import Gaussians
 from skdgn._runtime import Bools, Floats, Integers
-
-Gaussians = tuple[Floats, Floats]  # means (n, S), lower factors of the covariances (n, S, S)
 
 # Of all boxes of one width, those that contribute the least are dropped as long as that is at most
 # exp(-26) = 5e-12 of a sample's density.  What is outside of all boxes is less.
@@ -94,7 +93,8 @@ class BoxExplorer:
             n_cuts[part] = enclosures.n_cuts
             for group in self._groups:
                 places = np.flatnonzero(matters[np.ix_(group.indices, part)].any(axis=1))
-                n_together = max(1, _NUMBERS_AT_A_TIME // (group.features.size * len(part)))
+                n_features = max(1, group.features.size)
+                n_together = max(1, _NUMBERS_AT_A_TIME // (n_features * len(part)))
                 for first in range(0, len(places), n_together):
                     own = places[first : first + n_together]
                     nearest, farthest = group.distances(own, enclosures, boxes.take(part))

@@ -21,6 +21,7 @@ from skdgn._posterior.comparisons.variational import (
 )
 from skdgn._posterior.listed import (
     Frame,
+    Gaussians,
     ListedRegions,
     Visits,
     choose_frame,
@@ -32,7 +33,6 @@ from skdgn._runtime import LOG_SQRT_2PI, Floats, Integers
 
 # Besides the posterior's moments, so many of its heaviest regions are starting points.
 _N_REGIONS_TO_START_FROM = 2
-Gaussians = tuple[Floats, Floats]  # means, lower factors of the covariances
 
 
 class _Part(NamedTuple):

@@ -3,7 +3,7 @@
 from skdgn._posterior.listed.conditionals import Conditionals, condition
 from skdgn._posterior.listed.frames import Frame, choose_frame, count_coordinates
 from skdgn._posterior.listed.incomplete_conditionals import RegionMaps
-from skdgn._posterior.listed.listed_regions import ListedRegions
+from skdgn._posterior.listed.listed_regions import Gaussians, ListedRegions
 from skdgn._posterior.listed.observed import (
     Observed,
     group_by_observed,
@@ -18,6 +18,7 @@ __all__ = [
     "NEGLIGIBLE",
     "Conditionals",
     "Frame",
+    "Gaussians",
     "ListedRegions",
     "Observed",
     "RegionMaps",

@@ -18,6 +18,8 @@ from skdgn._posterior.listed.region_groups import bound_cells
 from skdgn._posterior.listed.sparse_posteriors import Visits
 from skdgn._runtime import Floats, Integers, kernel
 
+Gaussians = tuple[Floats, Floats]  # means (n, S), lower factors of the covariances (n, S, S)
+
 
 class ListedRegions(ABC):
     """Regions that have numbers, by which visits name them."""
@@ -88,6 +90,10 @@ class ListedRegions(ABC):
         facets = self.partition.cells.facets()
         normals = np.ascontiguousarray(facets.normals)
         return _find_deepest(facets.start, normals, facets.offsets, latent, least_depth)
+
+    def reach(self, samples: Floats, gaussians: Gaussians) -> ListedRegions:
+        """Return a visitor of the regions that matter for samples and their Gaussians, too."""
+        return self
 
     def settle(self, visits: Visits) -> Self:
         """Return what knows the regions of visits: these are listed, all of them."""
