@@ -171,6 +171,7 @@ class PatchVisitor(ListedRegions):
                 visits.covariances,
             )
             parts.append(part.drop(log_floors - NEGLIGIBLE))
+        log_density[np.isnan(samples).all(axis=1)] = 0.0  # all of the prior, but for rounding
         visited = _join(parts, log_density - NEGLIGIBLE)
         counts = np.bincount(visited.samples, minlength=len(samples))
         with np.errstate(invalid="ignore"):

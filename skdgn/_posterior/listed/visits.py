@@ -219,6 +219,7 @@ class Visitor(ListedRegions):
             observed = self.incomplete
             is_complete &= ~missing.any(axis=1)
             whitened[is_complete] = self.frame.whiten(samples[is_complete])
+        is_part = log_floors is not None
         if log_floors is None:
             log_floors = np.full(len(samples), -np.inf)
         regions = Regions(self.complete, observed)
@@ -241,6 +242,8 @@ class Visitor(ListedRegions):
             n_regions,
             n_components,
         )
+        if is_part:
+            return visits
         # Nothing observed: the prior masses sum to one, but for rounding.
         is_empty = missing.all(axis=1)
         visits.log_density[is_empty] = 0.0
