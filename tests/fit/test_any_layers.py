@@ -296,6 +296,15 @@ def test_kernels_stay_shared_and_slopes_are_learned() -> None:
     assert np.all(slopes != 0.25)
 
 
+def test_parameters_are_counted_where_the_output_layer_alone_learns() -> None:
+    rows = rows_on_a_curve(80)
+    model = fitted([LeakyReLU(0.2)], rows, n_components=2, max_iter=2)
+    # Two weights, an intercept and a variance for every feature: kinks are along the axes, so that
+    # no rotation leaves the generator as it is.
+    assert model.n_parameters_ == N_FEATURES * 4
+    assert fitted([LeakyReLU(0.2)], rows, max_iter=2).n_parameters_ == N_FEATURES * 3
+
+
 def test_features_of_different_scales_keep_a_shared_kernel() -> None:
     """The factors of features are not the kernel's: a layer behind it has them."""
     scales = np.array([1.0, 10.0, 0.1, 3.0])
