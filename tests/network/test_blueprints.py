@@ -78,6 +78,10 @@ def test_a_convolution_is_a_correlation() -> None:
     assert float((back * image).sum()) == pytest.approx(float((expected * (expected - 0.5)).sum()))
 
 
+def test_no_samples_have_no_outputs() -> None:
+    assert Upsample(2).forward(np.empty((0, 2, 3))).shape == (0, 2, 6)
+
+
 def test_equal_layers_are_equal() -> None:
     assert Dense(2, [[1.0], [2.0]]) == Dense(2, [[1.0], [2.0]])
     assert Dense(2, [[1.0], [2.0]]) != Dense(2, [[1.0], [3.0]])
