@@ -382,6 +382,10 @@ def test_sizes_and_layers_are_not_given_both() -> None:
     model = PiecewiseAffineDGN(hidden_layer_sizes=(4,), hidden_layers=[Dense(4), MaxOut(2)])
     with pytest.raises(ValueError, match="hidden_layer_sizes must be left at its default"):
         model.fit(rows_on_a_curve(20))
+    for name, value in (("activation", "relu"), ("negative_slope", [0.1])):
+        model = PiecewiseAffineDGN(hidden_layers=[Dense(4)], **{name: value})
+        with pytest.raises(ValueError, match=f"{name} must be left at its default if hidden_lay"):
+            model.fit(rows_on_a_curve(20))
     with pytest.raises(ValueError, match="'hidden_layers' parameter"):
         PiecewiseAffineDGN(hidden_layers=3).fit(rows_on_a_curve(20))
 
