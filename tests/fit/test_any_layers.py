@@ -361,6 +361,17 @@ def test_layers_with_weights_begin_with_them() -> None:
     assert again.score(rows) > first.score(rows) - 0.5
 
 
+@pytest.mark.parametrize("first", [PReLU(), MaxOut(2), Concatenate(LeakyReLU(0.2), [])])
+def test_layers_of_a_fit_tell_the_number_of_latent_dimensions(first: Any) -> None:
+    rows = rows_on_a_curve(60)
+    model = fitted([first], rows, n_components=2, max_iter=2)
+    same = PiecewiseAffineDGN.from_network(
+        layers=model.layers_, noise_covariance=model.noise_covariance_
+    )
+    assert same.n_components == 2
+    np.testing.assert_allclose(same.score_samples(rows), model.score_samples(rows), rtol=1e-10)
+
+
 def test_estimators_of_layers_are_cloned_searched_and_stored() -> None:
     rows = rows_on_a_curve(60)
     model = PiecewiseAffineDGN(hidden_layers=[Dense(4), MaxOut(2)], max_iter=2, random_state=0)
