@@ -60,6 +60,12 @@ TIED = "tied"
 _LATENT_DIMENSIONS = (1, 2)
 _STARTS = ("auto", "tree", "isomap", "pca", "independent", "sheet", "random")
 _KINDS_OF_NOISE = ("full", "diag")
+# What ``hidden_layers`` say themselves, and the defaults.
+_INSTEAD_OF_LAYERS = {
+    "hidden_layer_sizes": (16,),
+    "activation": "leaky_relu",
+    "negative_slope": 0.1,
+}
 
 
 class PiecewiseAffineDGN(
@@ -94,10 +100,11 @@ class PiecewiseAffineDGN(
         (probabilistic PCA, factor analysis).  More units allow the curve more bends.  ``"auto"`` is
         one hidden layer, or none, which grows as long as `criterion` improves; see Notes.
     hidden_layers : sequence of layers, default=None
-        Layers of `skdgn.layers` instead of ``hidden_layer_sizes``: convolutions, pooling, max-out
-        and others.  The last one is the output layer if it has weights and as many outputs as there
-        are features; otherwise a dense output layer is appended.  If layers have weights, the fit
-        starts from these.
+        Layers of `skdgn.layers`, activations included, instead of ``hidden_layer_sizes``,
+        ``activation`` and ``negative_slope``: convolutions, pooling, max-out and others.  The last
+        one is the output layer if it has weights and as many outputs as there are features;
+        otherwise a dense output layer is appended.  If layers have weights, the fit starts from
+        these.
     activation : {"relu", "leaky_relu", "abs"} or sequence of these, default="leaky_relu"
         Activation of the hidden units, or one for each hidden layer.  Units with ``"relu"`` may
         become inactive for all samples; ``"abs"`` folds latent space at each of its boundaries.
@@ -478,11 +485,13 @@ default="auto"
 
     def _architecture(self, n_components: int) -> Architecture:
         if self.hidden_layers is not None:
-            if self.hidden_layer_sizes != (16,):
-                raise ValueError(
-                    "hidden_layer_sizes must be left at its default if hidden_layers are given, "
-                    f"got {self.hidden_layer_sizes!r}."
-                )
+            for name, default in _INSTEAD_OF_LAYERS.items():
+                given = getattr(self, name)
+                if not (isinstance(given, type(default)) and given == default):
+                    raise ValueError(
+                        f"{name} must be left at its default if hidden_layers are given, "
+                        f"got {given!r}."
+                    )
             return Architecture.of_layers(n_components, self.hidden_layers)
         if isinstance(self.hidden_layer_sizes, str):
             return Architecture(n_components)

@@ -111,8 +111,9 @@ class _View:
 
     def _derivatives(self, features: Integers) -> Floats:
         """How every parameter moves the maps to these features: (P, R, f, S + 1)."""
-        layers, parts = self.network.layers, []
-        behind = np.eye(self.network.n_features)[features]
+        layers, behind = self.network.layers, np.eye(self.network.n_features)[features]
+        # No parameter at all, if there is none but the output layer's.
+        parts = [np.empty((0, self.n_regions, len(features), self.network.n_components + 1))]
         for place in reversed(range(len(layers))):
             if place in self.places:
                 core = layers[place].core

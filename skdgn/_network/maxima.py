@@ -57,7 +57,7 @@ class MaximumLayer(Layer):
     def apply(self, maps: AffineMaps, codes: Codes) -> AffineMaps:
         """Compose with the maps that lead to the layer."""
         winners = self._winners(codes)
-        regions = np.arange(len(maps.offsets))[:, None] if len(maps.offsets) > 1 else 0
+        regions = np.arange(len(maps.offsets))[:, None] if len(maps.offsets) != 1 else 0
         return AffineMaps(maps.slopes[regions, winners], maps.offsets[regions, winners])
 
     def enclose(self, inputs: Enclosures) -> Enclosures:

@@ -28,6 +28,7 @@ from skdgn._network.blueprints.sequences import (
     check_blueprints,
     fill_all,
     flatten,
+    n_inputs_of,
     shape_after,
 )
 from skdgn._network.dense import Dense
@@ -189,11 +190,16 @@ class Network:
         return cls.from_blueprints(merged, n_components)
 
     def filled_blueprints(self) -> list[Blueprint]:
-        """Return blueprints of all layers with the weights they have."""
+        """Return blueprints of all layers with the weights they have.
+
+        They tell the number of latent dimensions: if no layer does, a shape that stays as it is.
+        """
         if self.blueprints is None:
             return self._dense_blueprints()
         layers = iter(self.layers[place].core for place in self.learned)
-        return list(fill_all(self.blueprints, layers))
+        filled = fill_all(self.blueprints, layers)
+        begin = [Reshape((self.n_components,))] if n_inputs_of(filled) is None else []
+        return [*begin, *filled]
 
     def _dense_blueprints(self) -> list[Blueprint]:
         blueprints: list[Blueprint] = []

@@ -138,14 +138,24 @@ def _read_average(own: _Module) -> Blueprint:
     if getattr(own.module, "divisor_override", None) is not None:
         own.demand(divisor_override=None)
     module = own.module
-    return layers.AvgPool(module.kernel_size, stride=module.stride, padding=module.padding)
+    return layers.AvgPool(_per_axis(own), stride=module.stride, padding=module.padding)
 
 
 def _read_maximum(own: _Module) -> Blueprint:
     module = own.module
     ones = (1,) * len(module.dilation) if isinstance(module.dilation, tuple) else 1
     own.demand(ceil_mode=False, return_indices=False, dilation=ones)
-    return layers.MaxPool(module.kernel_size, stride=module.stride, padding=module.padding)
+    return layers.MaxPool(_per_axis(own), stride=module.stride, padding=module.padding)
+
+
+def _per_axis(own: _Module) -> tuple[int, ...]:
+    """Size of the windows of a pooling module, one for each of the axes that it pools.
+
+    PyTorch takes inputs with one axis less for a single sample, whose channels are an axis.
+    """
+    size, nn = own.module.kernel_size, import_torch().nn
+    n_axes = 2 if isinstance(own.module, nn.MaxPool2d | nn.AvgPool2d) else 1
+    return tuple(size) if isinstance(size, tuple | list) else (size,) * n_axes
 
 
 def _read_normalization(own: _Module) -> Blueprint:
@@ -313,6 +323,7 @@ def _is_plain(layer: Any, kind: Any) -> bool:
     return (
         isinstance(layer, kind)
         and type(layer).forward is kind.forward
+        and "forward" not in vars(layer)
         and not layer._forward_hooks
         and not layer._forward_pre_hooks
     )

@@ -296,6 +296,15 @@ def test_kernels_stay_shared_and_slopes_are_learned() -> None:
     assert np.all(slopes != 0.25)
 
 
+def test_parameters_are_counted_where_the_output_layer_alone_learns() -> None:
+    rows = rows_on_a_curve(80)
+    model = fitted([LeakyReLU(0.2)], rows, n_components=2, max_iter=2)
+    # Two weights, an intercept and a variance for every feature: kinks are along the axes, so that
+    # no rotation leaves the generator as it is.
+    assert model.n_parameters_ == N_FEATURES * 4
+    assert fitted([LeakyReLU(0.2)], rows, max_iter=2).n_parameters_ == N_FEATURES * 3
+
+
 def test_features_of_different_scales_keep_a_shared_kernel() -> None:
     """The factors of features are not the kernel's: a layer behind it has them."""
     scales = np.array([1.0, 10.0, 0.1, 3.0])
@@ -352,6 +361,17 @@ def test_layers_with_weights_begin_with_them() -> None:
     assert again.score(rows) > first.score(rows) - 0.5
 
 
+@pytest.mark.parametrize("first", [PReLU(), MaxOut(2), Concatenate(LeakyReLU(0.2), [])])
+def test_layers_of_a_fit_tell_the_number_of_latent_dimensions(first: Any) -> None:
+    rows = rows_on_a_curve(60)
+    model = fitted([first], rows, n_components=2, max_iter=2)
+    same = PiecewiseAffineDGN.from_network(
+        layers=model.layers_, noise_covariance=model.noise_covariance_
+    )
+    assert same.n_components == 2
+    np.testing.assert_allclose(same.score_samples(rows), model.score_samples(rows), rtol=1e-10)
+
+
 def test_estimators_of_layers_are_cloned_searched_and_stored() -> None:
     rows = rows_on_a_curve(60)
     model = PiecewiseAffineDGN(hidden_layers=[Dense(4), MaxOut(2)], max_iter=2, random_state=0)
@@ -373,6 +393,10 @@ def test_sizes_and_layers_are_not_given_both() -> None:
     model = PiecewiseAffineDGN(hidden_layer_sizes=(4,), hidden_layers=[Dense(4), MaxOut(2)])
     with pytest.raises(ValueError, match="hidden_layer_sizes must be left at its default"):
         model.fit(rows_on_a_curve(20))
+    for name, value in (("activation", "relu"), ("negative_slope", [0.1])):
+        model = PiecewiseAffineDGN(hidden_layers=[Dense(4)], **{name: value})
+        with pytest.raises(ValueError, match=f"{name} must be left at its default if hidden_lay"):
+            model.fit(rows_on_a_curve(20))
     with pytest.raises(ValueError, match="'hidden_layers' parameter"):
         PiecewiseAffineDGN(hidden_layers=3).fit(rows_on_a_curve(20))
 

@@ -78,6 +78,10 @@ def test_a_convolution_is_a_correlation() -> None:
     assert float((back * image).sum()) == pytest.approx(float((expected * (expected - 0.5)).sum()))
 
 
+def test_no_samples_have_no_outputs() -> None:
+    assert Upsample(2).forward(np.empty((0, 2, 3))).shape == (0, 2, 6)
+
+
 def test_equal_layers_are_equal() -> None:
     assert Dense(2, [[1.0], [2.0]]) == Dense(2, [[1.0], [2.0]])
     assert Dense(2, [[1.0], [2.0]]) != Dense(2, [[1.0], [3.0]])
@@ -178,7 +182,11 @@ def test_what_no_layer_can_be_is_refused(make: Any, message: str) -> None:
         (MaxPool(5), (1, 4), r"needs inputs at least as large as its kernel, got .*\(1, 4\)"),
         (MaxPool(2, padding=2), (1, 4), r"needs padding of at most half of its kernel, got \(2"),
         (MaxPool(16), (1, 20, 20), "needs windows of at most 255 inputs, got 256"),
-        (MaxPool((2, 2)), (1, 4), r"kernel_size must have 1 entries, got \(2, 2\)"),
+        (
+            MaxPool((2, 2)),
+            (1, 4),
+            r"needs inputs of shape \(channels, height, width\), got .*\(1, 4\)",
+        ),
         (AvgPool(2), (4,), r"needs inputs of shape \(channels, length\) or \(channels, height"),
         (MaxOut(2), (3,), r"needs a multiple of n_pieces=2 units or channels, got shape \(3,\)"),
         (Upsample(2, "linear"), (1, 2, 2), r"needs inputs of shape \(channels, length\), got"),

@@ -110,6 +110,14 @@ def test_the_partition_is_complete_and_continuous(name: str, n_components: int) 
     check_neighbors_agree(network, points)
 
 
+@pytest.mark.parametrize("name", CUTTING)
+def test_no_points_have_no_maps(name: str) -> None:
+    network = random_network(name, 2)
+    maps = network.maps(network.patterns(np.empty((0, 2))))[-1]
+    assert maps.slopes.shape == (0, N_FEATURES, 2)
+    assert maps.offsets.shape == (0, N_FEATURES)
+
+
 def check_neighbors_agree(network: Network, points: np.ndarray) -> None:
     """Maps on both sides of a boundary have the same value on it."""
     starts, ends = points[:500], points[500:1000]

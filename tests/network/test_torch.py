@@ -136,6 +136,12 @@ def hooked() -> Any:
     return decoder
 
 
+def overwritten() -> Any:
+    decoder = leaky(1, 4, 2)
+    decoder[2].forward = lambda rows: 2.0 * rows[:, :2]
+    return decoder
+
+
 def with_nan() -> Any:
     decoder = leaky(1, 4, 2)
     with torch.no_grad():
@@ -160,6 +166,7 @@ def with_nan() -> Any:
         ),
         (lambda: nn.Sequential(Doubled(1, 2)), "got Doubled at position 0"),
         (hooked, "without hooks, got Linear at position 2"),
+        (overwritten, "got Linear at position 2"),
         (lambda: leaky(1, 4, 2).half(), "got torch.float16 at position 0"),
         (with_nan, r"decoder: 2\.bias must be finite, got nan"),
         (
@@ -590,6 +597,19 @@ def divided() -> Any:
         (
             lambda: begun(nn.MaxPool2d(2, dilation=(1, 2)), shape=(1, 3, 3)),
             r"must have dilation=\(1, 1\) in MaxPool2d at position 2, got \(1, 2\)",
+        ),
+        # (PyTorch takes these for single samples, and pools over channels.)
+        (
+            lambda: begun(nn.MaxPool2d(2)),
+            r"MaxPool2d at position 2 needs inputs of shape \(channels, height, width\), got",
+        ),
+        (
+            lambda: begun(nn.AvgPool2d(2)),
+            r"AvgPool2d at position 2 needs inputs of shape \(channels, height, width\), got",
+        ),
+        (
+            lambda: begun(nn.MaxPool1d(2), shape=(2, 2, 2)),
+            r"MaxPool1d at position 2 needs inputs of shape \(channels, length\), got .*\(2, 2, 2",
         ),
         (
             lambda: begun(nn.AvgPool1d(2, count_include_pad=False)),

@@ -8,7 +8,7 @@ import pytest
 from skdgn._network import ACTIVATIONS, AffineMaps, Network
 from skdgn._partition import composed_maps, enumeration
 from skdgn._partition.enumeration import Partition, build_partition
-from skdgn.layers import Dense, MaxOut
+from skdgn.layers import Dense, HardTanh, MaxOut
 from tests.geometry.helpers import prior_masses
 from tests.networks import (
     DEGENERATE,
@@ -386,6 +386,26 @@ def test_where_cutting_fails_boundaries_are_moved(seed: int) -> None:
     network, _ = nearly_concurrent(3, 2, seed)
     masses = prior_masses(build_partition(network).cells, 3)
     assert masses.sum() == pytest.approx(1.0, abs=TOTAL_MASS_ACCURACY)
+
+
+@pytest.mark.parametrize("exponent", [12, 18, 31, 150])
+@pytest.mark.parametrize("n_components", LATENT_DIMENSIONS)
+def test_boundaries_that_are_very_far_out_change_nothing(n_components: int, exponent: int) -> None:
+    """Units that a weight prior has shrunk: parallel boundaries, 10^exponent from the origin."""
+    rng = np.random.default_rng(0)
+    coef, intercept = rng.normal(size=(6, n_components)), rng.normal(size=6)
+    coef[:2] *= 10.0**-exponent
+    intercept[:2] = [0.5, 0.6]
+    output = Dense(3, rng.normal(size=(3, 6)))
+    layers = [Dense(6, coef, intercept), HardTanh(0.2, 0.9), output]
+    partition = build_partition(Network.from_blueprints(layers, n_components))
+    check_patterns_are_unique(partition)
+    check_masses_sum_to_one(partition, n_components)
+    near = Dense(6, np.where(np.abs(coef) < 1e-9, 0.0, coef), intercept)
+    others = build_partition(Network.from_blueprints([near, *layers[1:]], n_components))
+    masses = (np.sort(prior_masses(own.cells, n_components)) for own in (partition, others))
+    ours, theirs = (own[own > 1e-12] for own in masses)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
 # Maxima

@@ -21,6 +21,10 @@ from skdgn._geometry.polyhedra.facet_polygons import facet_polygons, fill_frame
 from skdgn._geometry.polyhedra.nodes import dot
 from skdgn._runtime import Floats, Integers, kernel
 
+# Planes farther from the origin than this do not cut.  Nodes are as exact as their distance allows:
+# from those of a plane at 1e11, it can no longer be told where planes near the origin are.
+_FARTHEST_PLANE = 1e10
+
 
 class FacetPolygons(NamedTuple):
     """Facets of all cells: those of cell r are ``start[r]:start[r + 1]``."""
@@ -81,6 +85,7 @@ class Polyhedra:
 
     def split(self, gradients: Floats, values: Floats) -> Pieces:
         """Cut cell r by the plane ``gradients[r] @ z + values[r] = 0``."""
+        gradients = np.where(np.abs(values)[:, None] > _FARTHEST_PLANE, 0.0, gradients)
         *pieces, parents, positive = skeletons.split_skeletons(
             self.start,
             self.planes,

@@ -122,10 +122,10 @@ class Blueprint(ABC):
         if not self._is_filled:
             raise ValueError(f"forward needs a layer that has its weights, got {self!r}.")
         shape = self.output_shape(inputs.shape[1:])
-        outputs = inputs.reshape(len(inputs), -1)
+        outputs = inputs.reshape(len(inputs), math.prod(inputs.shape[1:]))
         for layer in self._build(inputs.shape[1:], np.random.default_rng(0)):
             outputs = layer.forward(outputs)
-        return outputs.reshape(-1, *shape)
+        return outputs.reshape(len(inputs), *shape)
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):

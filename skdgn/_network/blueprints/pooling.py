@@ -45,7 +45,9 @@ class _Pooling(Blueprint):
         )
 
     def _shape_behind(self, shape: Shape) -> Shape:
-        kernel, stride, padding = self._sizes(check_axes(shape))
+        size = self.kernel_size
+        n_axes = check_axes(shape, (len(size),) if isinstance(size, tuple | list) else (1, 2))
+        kernel, stride, padding = self._sizes(n_axes)
         if any(2 * pad > size for pad, size in zip(padding, kernel, strict=True)):
             raise ValueError(f"needs padding of at most half of its kernel, got {padding}")
         lengths = tuple(

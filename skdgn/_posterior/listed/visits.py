@@ -80,28 +80,42 @@ _FIRST_VISITS = 1024
 _SECONDS_AT_A_TIME = 0.1
 
 
+class _IncompleteBuffers(NamedTuple):
+    """Arrays that are filled for each sample with missing values anew."""
+
+    observation: Observation
+    sample: ObservedSample
+    room: Any  # for a cell to be whitened
+
+    @classmethod
+    def make(cls, regions: ObservedRegions, n_components: int) -> _IncompleteBuffers:
+        """Make room for the largest."""
+        return cls(
+            make_observation(regions.units),
+            make_sample(n_components, regions.units.deviations.size),
+            make_room(regions.cells),
+        )
+
+
 class _Buffers(NamedTuple):
     """Arrays that are filled for each sample anew."""
 
     candidates: Candidates
-    observation: Observation
-    sample: ObservedSample
-    room: Any  # for a cell to be whitened
+    incomplete: _IncompleteBuffers
     center: Floats  # (S,)
     mean: Floats  # (S,)
     covariance: Floats  # (S, S)
     errors: Floats  # (R,) relative, of the sample's visits
 
     @classmethod
-    def make(cls, regions: Regions, n_components: int, n_features: int) -> _Buffers:
+    def make(
+        cls, regions: CompleteRegions, incomplete: _IncompleteBuffers, n_components: int
+    ) -> _Buffers:
         """Make room for the largest."""
-        n_regions, n_whitened = regions.complete.conditionals.offsets.shape
-        n_leaves = regions.complete.groups.n_leaves
+        n_regions, n_whitened = regions.conditionals.offsets.shape
         return cls(
-            make_candidates(n_regions, n_components, n_whitened, n_leaves),
-            make_observation(regions.observed.units),
-            make_sample(n_components, n_features),
-            make_room(regions.observed.cells),
+            make_candidates(n_regions, n_components, n_whitened, regions.groups.n_leaves),
+            incomplete,
             np.empty(n_components),
             np.empty(n_components),
             np.empty((n_components, n_components)),
@@ -171,6 +185,11 @@ class Visitor(ListedRegions):
         )
 
     @cached_property
+    def _buffers_of_nobody(self) -> _IncompleteBuffers:
+        """What is not filled where all samples are complete: made once, threads may share it."""
+        return _IncompleteBuffers.make(self._none_incomplete, self.frame.shape[2])
+
+    @cached_property
     def prior(self) -> CellIntegrals:
         """Integrals of the prior over the regions."""
         n_components = self.partition.maps.shape[2]
@@ -213,10 +232,11 @@ class Visitor(ListedRegions):
                 return _visit_whole_space(self.conditionals, whitened)
             if n_components == 1 and self.complete.groups.n_leaves == 1:
                 return _visit_few_intervals(self.complete, whitened)
-            observed = self._none_incomplete
+            observed, own_buffers = self._none_incomplete, self._buffers_of_nobody
         else:
             whitened = np.full((len(samples), self.frame.shape[1]), np.nan)
             observed = self.incomplete
+            own_buffers = _IncompleteBuffers.make(observed, n_components)
             is_complete &= ~missing.any(axis=1)
             whitened[is_complete] = self.frame.whiten(samples[is_complete])
         is_part = log_floors is not None
@@ -224,7 +244,7 @@ class Visitor(ListedRegions):
             log_floors = np.full(len(samples), -np.inf)
         regions = Regions(self.complete, observed)
         axes, log_share_error = loop_settings(n_components)
-        buffers = _Buffers.make(regions, n_components, samples.shape[1])
+        buffers = _Buffers.make(self.complete, own_buffers, n_components)
         visits = _collect_visits(
             lambda first, visits: _visit_samples(
                 samples,
@@ -506,12 +526,7 @@ def _visit_samples(
     """
     # --- Arrays at hand.
     n_regions = len(regions.complete.conditionals.offsets)
-    candidates, observation, sample, room = (
-        buffers.candidates,
-        buffers.observation,
-        buffers.sample,
-        buffers.room,
-    )
+    candidates, (observation, sample, room) = buffers.candidates, buffers.incomplete
     center, mean, covariance = buffers.center, buffers.mean, buffers.covariance
     errors = buffers.errors
     conditionals, groups = regions.complete.conditionals, regions.complete.groups
