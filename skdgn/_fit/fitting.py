@@ -92,6 +92,7 @@ class Iteration:
     """What can be told of an iteration; numbers count from 1."""
 
     run: int
+    n_runs: int
     number: int
     lower_bound: float
     change: float
@@ -185,7 +186,9 @@ class Fit:
                 for run in range(n_runs):
                     step, start = begin()
                     self.settings.workers.reporter.name(f"iteration 1/{max_iter}")
-                    climb(step, start, max_iter, tol, partial(self._tell, run + 1), self.runs)
+                    climb(
+                        step, start, max_iter, tol, partial(self._tell, run + 1, n_runs), self.runs
+                    )
             except KeyboardInterrupt:
                 if not self.runs and not self.starts:
                     raise
@@ -197,11 +200,12 @@ class Fit:
         bound, error = look_afresh(self.problem, best.state)
         return replace(result, lower_bound=bound - self.log_volume, lower_bound_error=error)
 
-    def _tell(self, run: int, progress: Progress) -> bool:
+    def _tell(self, run: int, n_runs: int, progress: Progress) -> bool:
         bounds = progress.lower_bounds
         return self.watch(
             Iteration(
                 run=run,
+                n_runs=n_runs,
                 number=len(bounds),
                 lower_bound=bounds[-1] - self.log_volume,
                 change=bounds[-1] - (bounds[-2] if len(bounds) > 1 else progress.start),

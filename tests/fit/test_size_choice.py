@@ -59,6 +59,7 @@ def test_a_curve_gets_as_many_units_as_it_needs(bent, wave):
 def test_the_path_is_a_table_and_ends_with_its_best(bent, wave):
     table = pd.DataFrame(bent.path_)
     assert list(table.columns) == [
+        "part",
         "n_networks",
         "n_components",
         "hidden_layer_sizes",
@@ -71,6 +72,8 @@ def test_the_path_is_a_table_and_ends_with_its_best(bent, wave):
     ]
     assert (table["n_networks"] == 1).all()
     assert table["n_hidden_units"][0] == 0
+    assert (np.diff(table["part"]) >= 0).all()
+    assert set(table["part"]) == {0, 1}  # what is linear, and what grows from there
     expected = -2.0 * 300 * table["log_likelihood"] + np.log(300) * table["n_parameters"]
     np.testing.assert_allclose(table["criterion"], expected)
     best = table.loc[table["criterion"].idxmin()]
@@ -327,7 +330,21 @@ def test_a_search_may_open_sizes(wave):
 def test_a_person_sees_what_is_tried(wave, capsys):
     network_of(criterion="bic", covariance_type="auto", verbose=1).fit(wave)
     printed = capsys.readouterr().out
-    assert "1 network, 1 latent, hidden units 0, full noise  bic " in printed
-    assert "hidden units 4" in printed
-    assert ", best " in printed
-    assert re.search(r"\d s, about \d+ s left\n", printed)
+    number = r"-?\d+(\.\d+)?"
+    for sizes in ("hidden units 0, full noise", "hidden units 4, full noise"):
+        assert re.search(
+            rf"^bic {number}, best {number}  {number} s, about \d+ s left  "
+            rf"1 network, {sizes}, 1 latent$",
+            printed,
+            re.MULTILINE,
+        )
+
+
+def test_a_person_sees_which_of_the_averaged_is_fitted(blobs, capsys):
+    mixture = mixture_of(LINEAR, criterion="validation", verbose=1).fit(blobs)
+    printed = capsys.readouterr().out
+    runs = set(re.findall(r"^run (\d)/(\d)  iteration", printed, re.MULTILINE))
+    n_averaged = len(runs)  # those that do not count are left out
+    assert 1 < n_averaged <= 8
+    assert runs == {(str(k + 1), str(n_averaged)) for k in range(n_averaged)}
+    assert len(mixture.networks_) > 3
