@@ -21,7 +21,7 @@ from skdgn._fit.scaling import Scaling
 from skdgn._fit.statistics import take_heavy
 from skdgn._geometry import MOST_EXACT_DIMENSIONS
 from skdgn._network import Architecture, Network
-from skdgn._noise import KINDS, Noise, warranted_variances
+from skdgn._noise import Noise, warranted_variances
 from skdgn._partition import TooManyRegionsError, refuse_hopeless
 from skdgn._posterior import INTEGRATION_TOL, MOST_REGIONS, Model
 from skdgn._runtime import (
@@ -218,7 +218,7 @@ class Fit:
     def result(self, progress: Progress) -> FitResult:
         """Express a state in the units of the samples."""
         state, back, floors = progress.state, np.argsort(self.order), self.problem.noise_floors
-        kind = KINDS[self.settings.covariance_type]
+        running = keep_running(state, self.scaling, floors, FIRST_DAMPING)
         at_floor = np.any([network.noise.at_floor(floors) for network in state.networks], axis=0)
         return FitResult(
             state.weights,
@@ -230,8 +230,8 @@ class Fit:
             False,
             (at_floor & (floors > self.settings.reg_covar))[back],
             [
-                own.take_features(back, kind)
-                for own in keep_running(state, self.scaling, floors, FIRST_DAMPING)
+                own.take_features(back, type(network.noise))
+                for own, network in zip(running, state.networks, strict=True)
             ],
         )
 

@@ -177,6 +177,48 @@ def test_the_best_of_the_path_are_averaged(blobs, criterion):
     assert averaged.partial_fit(blobs).n_iter_ == single.n_iter_ + 1 or criterion == "bic"
 
 
+def test_mixtures_with_noise_of_several_kinds_are_averaged(wave):
+    straight = clone(LINEAR).set_params(covariance_type="auto")
+    mixture = mixture_of(straight).fit(wave)
+    kinds = [network.covariance_type for network in mixture.networks_]
+    assert set(kinds) == {"full", "diag"}
+    shapes = {"full": (2, 2), "diag": (2,)}
+    for network, kind in zip(mixture.networks_, kinds, strict=True):
+        assert network.noise_covariance_.shape == shapes[kind]
+    density = mixture.weights_ @ np.exp([own.score_samples(wave) for own in mixture.networks_])
+    np.testing.assert_allclose(mixture.score_samples(wave), np.log(density), rtol=1e-10)
+    # It predicts better than what either kind alone would have become.
+    held_out = make_wave(5000, random_state=1)
+    alone = [
+        mixture_of(clone(LINEAR).set_params(covariance_type=kind)).fit(wave).score(held_out)
+        for kind in shapes
+    ]
+    assert mixture.score(held_out) > max(alone)
+    # More samples may come, and another fit.
+    before = mixture.score(wave)
+    assert mixture.partial_fit(wave).score(wave) > before - 0.05
+    assert mixture.set_params(warm_start=True).fit(wave).score(wave) > before - 0.05
+
+
+def test_factors_of_an_average_are_zero_where_the_noise_has_none():
+    X = make_clusters(100, n_features=4, n_clusters=2)
+    straight = PiecewiseAffineDGN(
+        hidden_layer_sizes=(), covariance_type=("diag", "factor"), n_factors=1
+    )
+    mixture = mixture_of(straight).fit(X)
+    has_factors = np.array([own.covariance_type == "factor" for own in mixture.networks_])
+    assert set(has_factors) == {True, False}
+    factors = mixture.transform_factors(X)
+    assert factors.shape == (len(X), 1)
+    labels = mixture.predict(X)
+    assert not factors[~has_factors[labels]].any()
+    for number in np.flatnonzero(has_factors):
+        own = labels == number
+        expected = mixture.networks_[number].transform_factors(X)[own]
+        np.testing.assert_allclose(factors[own], expected, atol=1e-12)
+    assert factors.any()
+
+
 def test_the_same_seed_gives_the_same_path(bent, wave):
     again = clone(bent).fit(wave)
     for name in ("n_parameters", "criterion"):

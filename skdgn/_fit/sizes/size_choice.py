@@ -193,12 +193,13 @@ class Diary:
         return best.branch, best.stage
 
     def members(self, branch: Branch, most: int) -> list[Stage]:
-        """Return the stages of a branch whose average is the best, the best of them first.
+        """Return the stages whose average is the best, the best of all first, which is a branch's.
 
-        The best alone, or those that count the most in the average of all.  Stages that are of no
-        use on their own count there, where samples are far from what others have seen.
+        The best alone, or those that count the most in the average of all that may be averaged with
+        it.  Stages that are of no use on their own count there, where samples are far from what
+        others have seen.
         """
-        own = [entry.stage for entry in self.entries if entry.branch is branch]
+        own = [entry.stage for entry in self.entries if branch.may_be_averaged_with(entry.branch)]
         own.sort(key=lambda stage: stage.criterion)
         if most == 1:
             return own[:1]
@@ -318,6 +319,11 @@ class Branch:
         """Kind of noise."""
         return self.settings.network.covariance_type
 
+    def may_be_averaged_with(self, other: Branch) -> bool:
+        """Whether networks of both may be parts of one mixture, and see samples alike."""
+        own, theirs = self.fit.scaling.deviations, other.fit.scaling.deviations
+        return self.n_components == other.n_components and np.array_equal(own, theirs)
+
     def try_numbers(self) -> Iterator[Stage]:
         """Begin with the smallest networks, twice as many each time, if their number is open."""
         number, best, n_worse = self.settings.n_networks, np.inf, 0
@@ -373,9 +379,10 @@ class Branch:
         )
 
     def begin_fit(self, stage: Stage) -> tuple[Step, MixtureState]:
-        """Begin a fit to all samples with a stage."""
-        own = self.settings
-        problem = replace(stage.problem, network=self.fit.problem)
+        """Begin a fit to all samples with a stage, which may have another kind of noise."""
+        own, covariance_type = self.settings, stage.problem.network.covariance_type
+        network = replace(self.fit.problem, covariance_type=covariance_type)
+        problem = replace(stage.problem, network=network)
         state = problem.evaluate(stage.state.weights, stage.state.models)
         problem, state = pool_noise(problem, state, own.noise_prior_weight)
         return Step(problem, own.network.m_step, own.tol), state
