@@ -137,6 +137,7 @@ class SizePathDisplay:
         """
         self.ax_ = choose_axes(ax, f"{type(self).__name__}.plot")
         from matplotlib.lines import Line2D
+        from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
         self.figure_ = self.ax_.figure
         sizes, values = (np.asarray(self.path[name]) for name in ("n_parameters", "criterion"))
@@ -159,5 +160,9 @@ class SizePathDisplay:
             sizes[best], values[best], "*", color="black", markersize=12, label="chosen"
         )
         self.ax_.set(xscale="log", xlabel="number of parameters", ylabel=self.value_name)
+        # Plain numbers, few enough not to overlap where the axis spans less than a decade.
+        self.ax_.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        self.ax_.xaxis.set_major_formatter(ScalarFormatter())
+        self.ax_.xaxis.set_minor_formatter(NullFormatter())
         self.ax_.legend()
         return self

@@ -33,6 +33,10 @@ def test_every_size_is_a_point_and_the_best_is_marked(mixture):
     assert len(set(path["part"])) > 2
     assert display.best_.get_ydata() == [path["criterion"].min()]
     assert ax.get_ylabel() == "BIC"
+    figure.canvas.draw()
+    ticks = [label.get_text() for label in ax.get_xticklabels(which="both") if label.get_text()]
+    assert len(ticks) > 1
+    assert all(text.isdigit() for text in ticks)
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
     assert texts == ["full noise", "diag noise", "chosen"]
     assert display.plot().figure_ is not figure
