@@ -166,9 +166,10 @@ class DGNMixture(
         Number of identifiable parameters.
     path_ : dict
         The models that were tried if any size was ``"auto"``, as columns for `pandas.DataFrame`:
-        ``"n_networks"``, ``"n_components"``, ``"hidden_layer_sizes"`` (of every network),
-        ``"n_hidden_units"``, ``"covariance_type"``, ``"n_parameters"``, ``"log_likelihood"`` (per
-        sample), ``"criterion"`` (lower is better) and ``"seconds"``.
+        ``"part"`` (of the search, from 0), ``"n_networks"``, ``"n_components"``,
+        ``"hidden_layer_sizes"`` (of every network), ``"n_hidden_units"``, ``"covariance_type"``,
+        ``"n_parameters"``, ``"log_likelihood"`` (per sample), ``"criterion"`` (lower is better) and
+        ``"seconds"``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -193,7 +194,8 @@ class DGNMixture(
     follows, as long as `criterion` improves.  The best mixture, or an average (``n_averaged``), is
     fitted to all samples.  To find clusters, set ``n_networks``, or use ``criterion="bic"``.  See
     `PiecewiseAffineDGN` for further details; ``n_init`` and ``refine`` are not used.  All networks
-    have the same number of latent dimensions, but each has its own number of hidden units.
+    have the same number of latent dimensions, but each has its own number of hidden units; the
+    mixtures of an average may also differ in the kind of noise.
 
     Examples
     --------
@@ -306,7 +308,8 @@ class DGNMixture(
         -------
         factors : ndarray of shape (n_samples, n_factors)
             Posterior means for the network returned by `predict`, whose loadings are its
-            ``noise_factors_``.  There are no columns unless ``covariance_type="factor"``.
+            ``noise_factors_``; zero if it has none.  There are no columns unless
+            ``covariance_type="factor"``.
 
         Examples
         --------
@@ -321,7 +324,7 @@ class DGNMixture(
         (150, 2)
         """
         check_is_fitted(self)
-        n_factors = self.networks_[0]._fitted_model().noise.n_factors
+        n_factors = max(own._fitted_model().noise.n_factors for own in self.networks_)
         return self._ask_likeliest(X, n_factors, NetworkModel.factor_means)
 
     def _ask_likeliest(
@@ -331,11 +334,12 @@ class DGNMixture(
         samples = self._validate_samples(X)
         model, workers = self._fitted_model(), self._workers()
         labels = model.responsibilities(samples, workers).argmax(axis=1)
-        answers = np.empty((len(samples), n_columns))
+        answers = np.zeros((len(samples), n_columns))
         for number, network in enumerate(self.networks_):
             chosen = np.flatnonzero(labels == number)
             if chosen.size > 0:
-                answers[chosen] = answer(network._fitted_model(), samples[chosen], workers)
+                own = answer(network._fitted_model(), samples[chosen], workers)
+                answers[chosen, : own.shape[1]] = own  # an average may have noise of several kinds
         return answers
 
     def _check_samples(

@@ -233,9 +233,10 @@ default="auto"
         unit, are counted, too.
     path_ : dict
         The models that were tried if any size was ``"auto"``, as columns for `pandas.DataFrame`:
-        ``"n_networks"``, ``"n_components"``, ``"hidden_layer_sizes"`` (of every network),
-        ``"n_hidden_units"``, ``"covariance_type"``, ``"n_parameters"``, ``"log_likelihood"`` (per
-        sample), ``"criterion"`` (lower is better) and ``"seconds"``.
+        ``"part"`` (of the search, from 0), ``"n_networks"``, ``"n_components"``,
+        ``"hidden_layer_sizes"`` (of every network), ``"n_hidden_units"``, ``"covariance_type"``,
+        ``"n_parameters"``, ``"log_likelihood"`` (per sample), ``"criterion"`` (lower is better) and
+        ``"seconds"``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)

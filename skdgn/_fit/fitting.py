@@ -21,7 +21,7 @@ from skdgn._fit.scaling import Scaling
 from skdgn._fit.statistics import take_heavy
 from skdgn._geometry import MOST_EXACT_DIMENSIONS
 from skdgn._network import Architecture, Network
-from skdgn._noise import KINDS, Noise, warranted_variances
+from skdgn._noise import Noise, warranted_variances
 from skdgn._partition import TooManyRegionsError, refuse_hopeless
 from skdgn._posterior import INTEGRATION_TOL, MOST_REGIONS, Model
 from skdgn._runtime import (
@@ -92,6 +92,7 @@ class Iteration:
     """What can be told of an iteration; numbers count from 1."""
 
     run: int
+    n_runs: int
     number: int
     lower_bound: float
     change: float
@@ -185,7 +186,9 @@ class Fit:
                 for run in range(n_runs):
                     step, start = begin()
                     self.settings.workers.reporter.name(f"iteration 1/{max_iter}")
-                    climb(step, start, max_iter, tol, partial(self._tell, run + 1), self.runs)
+                    climb(
+                        step, start, max_iter, tol, partial(self._tell, run + 1, n_runs), self.runs
+                    )
             except KeyboardInterrupt:
                 if not self.runs and not self.starts:
                     raise
@@ -197,11 +200,12 @@ class Fit:
         bound, error = look_afresh(self.problem, best.state)
         return replace(result, lower_bound=bound - self.log_volume, lower_bound_error=error)
 
-    def _tell(self, run: int, progress: Progress) -> bool:
+    def _tell(self, run: int, n_runs: int, progress: Progress) -> bool:
         bounds = progress.lower_bounds
         return self.watch(
             Iteration(
                 run=run,
+                n_runs=n_runs,
                 number=len(bounds),
                 lower_bound=bounds[-1] - self.log_volume,
                 change=bounds[-1] - (bounds[-2] if len(bounds) > 1 else progress.start),
@@ -214,7 +218,7 @@ class Fit:
     def result(self, progress: Progress) -> FitResult:
         """Express a state in the units of the samples."""
         state, back, floors = progress.state, np.argsort(self.order), self.problem.noise_floors
-        kind = KINDS[self.settings.covariance_type]
+        running = keep_running(state, self.scaling, floors, FIRST_DAMPING)
         at_floor = np.any([network.noise.at_floor(floors) for network in state.networks], axis=0)
         return FitResult(
             state.weights,
@@ -226,8 +230,8 @@ class Fit:
             False,
             (at_floor & (floors > self.settings.reg_covar))[back],
             [
-                own.take_features(back, kind)
-                for own in keep_running(state, self.scaling, floors, FIRST_DAMPING)
+                own.take_features(back, type(network.noise))
+                for own, network in zip(running, state.networks, strict=True)
             ],
         )
 

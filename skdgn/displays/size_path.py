@@ -31,7 +31,8 @@ class SizePathDisplay:
     Parameters
     ----------
     path : dict of array-like
-        ``path_`` of a fitted estimator.
+        ``path_`` of a fitted estimator.  A line is interrupted where a new ``"part"`` begins, if
+        there is such a column.
     value_name : str, default="criterion"
         Label of the vertical axis.
 
@@ -136,10 +137,12 @@ class SizePathDisplay:
         """
         self.ax_ = choose_axes(ax, f"{type(self).__name__}.plot")
         from matplotlib.lines import Line2D
+        from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
         self.figure_ = self.ax_.figure
         sizes, values = (np.asarray(self.path[name]) for name in ("n_parameters", "criterion"))
         dimensions = self.path["n_components"]
+        parts = np.asarray(self.path.get("part", np.zeros(len(sizes))))
         kinds = list(zip(dimensions, self.path["covariance_type"], strict=True))
         self.lines_ = []
         for kind in dict.fromkeys(kinds):
@@ -147,11 +150,19 @@ class SizePathDisplay:
             latent = f", n_components={kind[0]}" if len(set(dimensions)) > 1 else ""
             label = f"{kind[1]} noise{latent}"
             style = merge_style({"marker": ".", "label": label}, kwargs, Line2D)
-            self.lines_ += self.ax_.plot(sizes[own], values[own], **style)
+            gaps = np.flatnonzero(np.diff(parts[own])) + 1
+            drawn = [
+                np.insert(column[own].astype(float), gaps, np.nan) for column in (sizes, values)
+            ]
+            self.lines_ += self.ax_.plot(*drawn, **style)
         best = [int(np.argmin(values))]
         (self.best_,) = self.ax_.plot(
             sizes[best], values[best], "*", color="black", markersize=12, label="chosen"
         )
         self.ax_.set(xscale="log", xlabel="number of parameters", ylabel=self.value_name)
+        # Plain numbers, few enough not to overlap where the axis spans less than a decade.
+        self.ax_.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        self.ax_.xaxis.set_major_formatter(ScalarFormatter())
+        self.ax_.xaxis.set_minor_formatter(NullFormatter())
         self.ax_.legend()
         return self

@@ -24,11 +24,19 @@ def test_every_size_is_a_point_and_the_best_is_marked(mixture):
     path = mixture.path_
     for line, kind in zip(display.lines_, ("full", "diag"), strict=True):
         own = path["covariance_type"] == kind
-        np.testing.assert_array_equal(line.get_xdata(), path["n_parameters"][own])
-        np.testing.assert_array_equal(line.get_ydata(), path["criterion"][own])
+        drawn = ~np.isnan(line.get_xdata())
+        np.testing.assert_array_equal(line.get_xdata()[drawn], path["n_parameters"][own])
+        np.testing.assert_array_equal(line.get_ydata()[drawn], path["criterion"][own])
+        # Parts of the search do not go on from each other.
+        assert (~drawn).sum() == len(set(path["part"][own])) - 1
         assert line.get_linewidth() == 3.0
+    assert len(set(path["part"])) > 2
     assert display.best_.get_ydata() == [path["criterion"].min()]
     assert ax.get_ylabel() == "BIC"
+    figure.canvas.draw()
+    ticks = [label.get_text() for label in ax.get_xticklabels(which="both") if label.get_text()]
+    assert len(ticks) > 1
+    assert all(text.isdigit() for text in ticks)
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
     assert texts == ["full noise", "diag noise", "chosen"]
     assert display.plot().figure_ is not figure

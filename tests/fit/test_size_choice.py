@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import make_moons
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
 
@@ -56,9 +57,19 @@ def test_a_curve_gets_as_many_units_as_it_needs(bent, wave):
     assert bent.bic(wave) < min(model.fit(wave).bic(wave) for model in fixed) + 20.0
 
 
+@pytest.mark.parametrize("seed", [701, 702])
+def test_one_network_that_grows_takes_another_way_where_the_first_was_wrong(seed):
+    # Units added to what there is keep to the way that four units take, 0.4 nats lower.
+    X, _ = make_moons(1000, noise=0.1, random_state=seed)
+    held_out, _ = make_moons(1000, noise=0.1, random_state=10_000 + seed)
+    grown = network_of(criterion="bic", tol=1e-4).fit(X)
+    assert grown.score(held_out) > PiecewiseAffineDGN(random_state=0).fit(X).score(held_out) - 0.05
+
+
 def test_the_path_is_a_table_and_ends_with_its_best(bent, wave):
     table = pd.DataFrame(bent.path_)
     assert list(table.columns) == [
+        "part",
         "n_networks",
         "n_components",
         "hidden_layer_sizes",
@@ -71,6 +82,8 @@ def test_the_path_is_a_table_and_ends_with_its_best(bent, wave):
     ]
     assert (table["n_networks"] == 1).all()
     assert table["n_hidden_units"][0] == 0
+    assert (np.diff(table["part"]) >= 0).all()
+    assert set(table["part"]) == {0, 1}  # what is linear, and what grows from there
     expected = -2.0 * 300 * table["log_likelihood"] + np.log(300) * table["n_parameters"]
     np.testing.assert_allclose(table["criterion"], expected)
     best = table.loc[table["criterion"].idxmin()]
@@ -162,6 +175,48 @@ def test_the_best_of_the_path_are_averaged(blobs, criterion):
     np.testing.assert_allclose(averaged.score_samples(blobs), np.log(density), rtol=1e-10)
     # More samples may come.
     assert averaged.partial_fit(blobs).n_iter_ == single.n_iter_ + 1 or criterion == "bic"
+
+
+def test_mixtures_with_noise_of_several_kinds_are_averaged(wave):
+    straight = clone(LINEAR).set_params(covariance_type="auto")
+    mixture = mixture_of(straight).fit(wave)
+    kinds = [network.covariance_type for network in mixture.networks_]
+    assert set(kinds) == {"full", "diag"}
+    shapes = {"full": (2, 2), "diag": (2,)}
+    for network, kind in zip(mixture.networks_, kinds, strict=True):
+        assert network.noise_covariance_.shape == shapes[kind]
+    density = mixture.weights_ @ np.exp([own.score_samples(wave) for own in mixture.networks_])
+    np.testing.assert_allclose(mixture.score_samples(wave), np.log(density), rtol=1e-10)
+    # It predicts better than what either kind alone would have become.
+    held_out = make_wave(5000, random_state=1)
+    alone = [
+        mixture_of(clone(LINEAR).set_params(covariance_type=kind)).fit(wave).score(held_out)
+        for kind in shapes
+    ]
+    assert mixture.score(held_out) > max(alone)
+    # More samples may come, and another fit.
+    before = mixture.score(wave)
+    assert mixture.partial_fit(wave).score(wave) > before - 0.05
+    assert mixture.set_params(warm_start=True).fit(wave).score(wave) > before - 0.05
+
+
+def test_factors_of_an_average_are_zero_where_the_noise_has_none():
+    X = make_clusters(100, n_features=4, n_clusters=2)
+    straight = PiecewiseAffineDGN(
+        hidden_layer_sizes=(), covariance_type=("diag", "factor"), n_factors=1
+    )
+    mixture = mixture_of(straight).fit(X)
+    has_factors = np.array([own.covariance_type == "factor" for own in mixture.networks_])
+    assert set(has_factors) == {True, False}
+    factors = mixture.transform_factors(X)
+    assert factors.shape == (len(X), 1)
+    labels = mixture.predict(X)
+    assert not factors[~has_factors[labels]].any()
+    for number in np.flatnonzero(has_factors):
+        own = labels == number
+        expected = mixture.networks_[number].transform_factors(X)[own]
+        np.testing.assert_allclose(factors[own], expected, atol=1e-12)
+    assert factors.any()
 
 
 def test_the_same_seed_gives_the_same_path(bent, wave):
@@ -327,7 +382,21 @@ def test_a_search_may_open_sizes(wave):
 def test_a_person_sees_what_is_tried(wave, capsys):
     network_of(criterion="bic", covariance_type="auto", verbose=1).fit(wave)
     printed = capsys.readouterr().out
-    assert "1 network, 1 latent, hidden units 0, full noise  bic " in printed
-    assert "hidden units 4" in printed
-    assert ", best " in printed
-    assert re.search(r"\d s, about \d+ s left\n", printed)
+    number = r"-?\d+(\.\d+)?"
+    for sizes in ("hidden units 0, full noise", "hidden units 4, full noise"):
+        assert re.search(
+            rf"^bic {number}, best {number}  {number} s, about \d+ s left  "
+            rf"1 network, {sizes}, 1 latent$",
+            printed,
+            re.MULTILINE,
+        )
+
+
+def test_a_person_sees_which_of_the_averaged_is_fitted(blobs, capsys):
+    mixture = mixture_of(LINEAR, criterion="validation", verbose=1).fit(blobs)
+    printed = capsys.readouterr().out
+    runs = set(re.findall(r"^run (\d)/(\d)  iteration", printed, re.MULTILINE))
+    n_averaged = len(runs)  # those that do not count are left out
+    assert 1 < n_averaged <= 8
+    assert runs == {(str(k + 1), str(n_averaged)) for k in range(n_averaged)}
+    assert len(mixture.networks_) > 3

@@ -223,7 +223,7 @@ class FittedByEM(CallbackSupportMixin, ExactDensity):
             tasks = FitTasks(self, n_runs, max_iter, X, sample_weight, self._attributes_of_result)
             objective = "log-posterior" if self._has_prior() else "log-likelihood"
             with settings.workers.reporter as reporter:
-                printer = IterationPrinter(reporter, n_runs, max_iter, objective)
+                printer = IterationPrinter(reporter, max_iter, objective)
 
                 def watch(iteration: Iteration) -> bool:
                     printer(iteration)

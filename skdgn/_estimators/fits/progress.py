@@ -24,9 +24,8 @@ class IterationPrinter:
     Into a file or a pipe, the bar becomes a line now and then.
     """
 
-    def __init__(self, reporter: Reporter, n_runs: int, max_iter: int, objective: str) -> None:
+    def __init__(self, reporter: Reporter, max_iter: int, objective: str) -> None:
         self.reporter = reporter
-        self.n_runs = n_runs
         self.max_iter = max_iter
         self.objective = objective
 
@@ -47,7 +46,7 @@ class IterationPrinter:
         reporter.name(f"iteration {iteration.number + 1}/{self.max_iter}")
 
     def _describe(self, iteration: Iteration) -> str:
-        run = f"start {iteration.run}/{self.n_runs}  " if self.n_runs > 1 else ""
+        run = f"run {iteration.run}/{iteration.n_runs}  " if iteration.n_runs > 1 else ""
         return (
             f"{run}iteration {iteration.number:3d}/{self.max_iter}  "
             f"{self.objective} {iteration.lower_bound: .6f}  change {iteration.change:.1e}  "

@@ -221,23 +221,24 @@ class LocalFits:
         network, shares = self.state.models[k].network, self.shares[:, k]
         return self._replace((k,), map(_alone, self._curves(shares, network.architecture)))
 
-    def grow(self, k: int) -> Replacement | None:
-        """Fit one network with more hidden units; a linear one begins to bend."""
+    def grow(self, k: int, afresh: bool) -> Replacement | None:
+        """Fit one network with more hidden units, also from other starts if asked."""
         model, n_components = self.state.models[k], self.sizes.n_components
         n_units = sum(model.network.hidden_layer_sizes)
         n_more = max(2, n_units // 2) if n_units else _FIRST_UNITS * n_components
         if not self._can_afford(k, n_more * (model.network.n_features + n_components)):
             return None
+        bent = self.sizes.bent(n_units + n_more)
         if n_units == 0:
-            bent = self.sizes.bent(n_more)
             slopes, mean = model.network.coefs[-1], model.network.intercepts[-1]
             floors = self.problem.network.noise_floors
             parts = [bend_network(slopes, mean, model.noise, bent, floors)]
-            n_methods = 1 if len(self.state.networks) > 1 else None
-            parts += self._curves(self.shares[:, k], bent, n_methods)
         else:
             points = self._latent_points(k)
             parts = [(add_units(model.network, points, n_more, self.generator), model.noise)]
+        if n_units == 0 or afresh:
+            n_methods = 1 if len(self.state.networks) > 1 else None
+            parts += self._curves(self.shares[:, k], bent, n_methods)
         return self._replace((k,), map(_alone, parts))
 
     def shrink(self, k: int) -> Replacement | None:

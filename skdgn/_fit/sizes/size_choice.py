@@ -114,7 +114,7 @@ def fit_sizes(
             else:
                 _explore([prepare(branch) for branch in settings.branches], diary)
     except KeyboardInterrupt:
-        if not diary.stages:
+        if not diary.entries:
             raise
         interrupted = True
     branch, stage = diary.best()
@@ -142,13 +142,23 @@ def _explore(branches: list[Branch], diary: Diary) -> None:
             diary.n_parts_left -= 1
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A stage in the diary."""
+
+    part: int  # of the search, from 0
+    branch: Branch
+    stage: Stage
+    seconds: float
+
+
 @dataclass
 class Diary:
     """What was tried; a person is told of it on the way."""
 
     reporter: Reporter
     criterion: str
-    stages: list[tuple[Branch, Stage, float]] = field(default_factory=list)  # and seconds
+    entries: list[Entry] = field(default_factory=list)
     n_parts_left: int = 1  # that are to follow
     part_seconds: list[float] = field(default_factory=list)  # of parts that are done
 
@@ -166,7 +176,7 @@ class Diary:
         for stage in stages:
             now = time.perf_counter()
             own.append(stage)
-            self.stages.append((branch, stage, now - began))
+            self.entries.append(Entry(len(self.part_seconds), branch, stage, now - began))
             began = now
             if self.reporter.verbose > 0:
                 self._tell(branch, stage, self._seconds_left(now - part_began))
@@ -179,16 +189,17 @@ class Diary:
 
     def best(self) -> tuple[Branch, Stage]:
         """Return what the criterion likes best."""
-        branch, stage, _ = min(self.stages, key=lambda entry: entry[1].criterion)
-        return branch, stage
+        best = min(self.entries, key=lambda entry: entry.stage.criterion)
+        return best.branch, best.stage
 
     def members(self, branch: Branch, most: int) -> list[Stage]:
-        """Return the stages of a branch whose average is the best, the best of them first.
+        """Return the stages whose average is the best, the best of all first, which is a branch's.
 
-        The best alone, or those that count the most in the average of all.  Stages that are of no
-        use on their own count there, where samples are far from what others have seen.
+        The best alone, or those that count the most in the average of all that may be averaged with
+        it.  Stages that are of no use on their own count there, where samples are far from what
+        others have seen.
         """
-        own = [stage for other, stage, _ in self.stages if other is branch]
+        own = [entry.stage for entry in self.entries if branch.may_be_averaged_with(entry.branch)]
         own.sort(key=lambda stage: stage.criterion)
         if most == 1:
             return own[:1]
@@ -202,25 +213,30 @@ class Diary:
         Parts take as long as each other, and at least one more stage; so does the fit at the end.
         """
         typical = max(float(np.mean(self.part_seconds or [0.0])), seconds)
-        _, _, last = self.stages[-1]
+        last = self.entries[-1].seconds
         return max(typical - seconds, last) + self.n_parts_left * typical + last
 
     def _tell(self, branch: Branch, stage: Stage, seconds_left: float) -> None:
+        """Say what was tried; last what may be cut off where a line is too long."""
         _, best = self.best()
         units = [sum(widths) for widths in _hidden_layer_sizes(stage)]
+        fewest, most = min(units), max(units)
+        span = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         self.reporter.write(
-            f"{len(units)} network{'s' * (len(units) > 1)}, {branch.n_components} latent, hidden "
-            f"units {', '.join(map(str, sorted(units)))}, {branch.covariance_type} noise  "
             f"{self.criterion} {stage.criterion:.6g}, best {best.criterion:.6g}  "
-            f"{self.reporter.seconds:.1f} s, about {seconds_left:.0f} s left",
+            f"{self.reporter.seconds:.1f} s, about {seconds_left:.0f} s left  "
+            f"{len(units)} network{'s' * (len(units) > 1)}, hidden units {span}, "
+            f"{branch.covariance_type} noise, {branch.n_components} latent",
             lasting=self.reporter.verbose > 1 or not self.reporter.is_rewriting,
         )
 
     def table(self) -> dict[str, Any]:
         """Return what was tried as columns of equal length."""
-        branches, stages, seconds = zip(*self.stages, strict=True)
+        branches = [entry.branch for entry in self.entries]
+        stages = [entry.stage for entry in self.entries]
         widths = [_hidden_layer_sizes(stage) for stage in stages]
         return {
+            "part": np.array([entry.part for entry in self.entries]),
             "n_networks": np.array([len(own) for own in widths]),
             "n_components": np.array([branch.n_components for branch in branches]),
             "hidden_layer_sizes": widths,
@@ -229,7 +245,7 @@ class Diary:
             "n_parameters": np.array([stage.n_parameters for stage in stages]),
             "log_likelihood": np.array([stage.log_likelihood for stage in stages]),
             "criterion": np.array([stage.criterion for stage in stages]),
-            "seconds": np.array(seconds),
+            "seconds": np.array([entry.seconds for entry in self.entries]),
         }
 
 
@@ -303,6 +319,11 @@ class Branch:
         """Kind of noise."""
         return self.settings.network.covariance_type
 
+    def may_be_averaged_with(self, other: Branch) -> bool:
+        """Whether networks of both may be parts of one mixture, and see samples alike."""
+        own, theirs = self.fit.scaling.deviations, other.fit.scaling.deviations
+        return self.n_components == other.n_components and np.array_equal(own, theirs)
+
     def try_numbers(self) -> Iterator[Stage]:
         """Begin with the smallest networks, twice as many each time, if their number is open."""
         number, best, n_worse = self.settings.n_networks, np.inf, 0
@@ -358,9 +379,10 @@ class Branch:
         )
 
     def begin_fit(self, stage: Stage) -> tuple[Step, MixtureState]:
-        """Begin a fit to all samples with a stage."""
-        own = self.settings
-        problem = replace(stage.problem, network=self.fit.problem)
+        """Begin a fit to all samples with a stage, which may have another kind of noise."""
+        own, covariance_type = self.settings, stage.problem.network.covariance_type
+        network = replace(self.fit.problem, covariance_type=covariance_type)
+        problem = replace(stage.problem, network=network)
         state = problem.evaluate(stage.state.weights, stage.state.models)
         problem, state = pool_noise(problem, state, own.noise_prior_weight)
         return Step(problem, own.network.m_step, own.tol), state

@@ -187,7 +187,9 @@ class SizePath:
 
         for k, model in enumerate(state.models):
             # Two networks are seldom better than one that bends, if that does not want to grow.
-            trials: list[Trial] = [partial(fits.grow, k)] * self.any_units
+            # One that took a wrong turn is mended by splits, or else by another start.
+            grow = partial(fits.grow, k, afresh=not self.any_networks)
+            trials: list[Trial] = [grow] * self.any_units
             trials += [partial(fits.split, k)] * self.any_networks
             trials += [partial(fits.shrink, k)] * (not model.network.is_affine and self.any_units)
             consider((k,), trials)
