@@ -154,7 +154,7 @@ default="auto"
         Number of starts; the fit with the highest likelihood is kept.  The time is proportional to
         it.  Several starts are worthwhile if fits with different ``random_state`` end differently,
         as with narrow deep networks.
-    max_iter : int, default=200
+    max_iter : int, default=500
         Maximum number of iterations.  A warning is issued if it is reached.
     tol : float, default=1e-4
         EM stops when two consecutive iterations each improve the mean log-likelihood by less than
@@ -355,7 +355,7 @@ default="auto"
         m_step: str = "joint",
         init_params: str = "auto",
         n_init: int = 1,
-        max_iter: int = 200,
+        max_iter: int = 500,
         tol: float = 1e-4,
         reg_covar: float = 1e-6,
         integration_tol: float = 0.01,

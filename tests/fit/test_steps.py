@@ -42,26 +42,27 @@ def test_damping_alone_does_not_end_a_fit():
 
 
 @pytest.mark.parametrize("covariance_type", ["spherical", "diag"])
-def test_going_farther_than_em_takes_fewer_steps(covariance_type, monkeypatch):
+def test_momentum_takes_fewer_steps_than_em(covariance_type, monkeypatch):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(200, 1)) * [1.0, 0.5, 0.2] + rng.normal(size=(200, 3))
     own = replace(make_problem(covariance_type), samples=rows, sample_weights=np.ones(200))
     problem = MixtureProblem.of_one(own)
     network = Network.dense([rng.normal(size=(3, 1))], [np.zeros(3)])  # factor analysis
     start = problem.begin(np.ones(1), [(network, make_noise(covariance_type))])
-    farther = climb(Step(problem, "joint", 1e-9), start, 1000, 1e-9)
-    monkeypatch.setattr("skdgn._fit.em.steps._MOST_STRETCH", 1.0)
+    faster = climb(Step(problem, "joint", 1e-9), start, 1000, 1e-9)
+    monkeypatch.setattr("skdgn._fit.em.steps._BEYOND", 1.0)
     plain = climb(Step(problem, "joint", 1e-9), start, 1000, 1e-9)
-    assert farther.state.lower_bound == pytest.approx(plain.state.lower_bound, abs=1e-6)
-    assert 3 * len(farther.lower_bounds) < 2 * len(plain.lower_bounds)
+    assert faster.state.lower_bound == pytest.approx(plain.state.lower_bound, abs=1e-6)
+    assert 3 * len(faster.lower_bounds) < 2 * len(plain.lower_bounds)
 
 
 @pytest.mark.parametrize("covariance_type", ["spherical", "diag", "full"])
-def test_a_step_so_many_times_as_long(covariance_type):
+def test_going_through_a_proposal_so_many_times_as_far(covariance_type):
     problem, state = make_start(covariance_type)
     (own,) = state.networks
     proposal = problem.propose(own, range(own.network.output_layer + 1))
-    there, twice = proposal(0.1), proposal(0.1, 2.0)
+    before, after = (own.network, own.noise), proposal.solve(0.1)
+    there, twice = proposal(0.1), proposal.beyond(before, after, 2.0)
     hidden = [own.network.coefs[0], there.network.coefs[0], twice.network.coefs[0]]
     np.testing.assert_allclose(hidden[2] - hidden[0], 2.0 * (hidden[1] - hidden[0]), atol=1e-12)
     # The noise, too: the logarithms of variances, whatever their axes.
@@ -84,3 +85,20 @@ def test_a_single_network_is_not_asked_whether_it_lowered_the_objective(monkeypa
     step = Step(problem, "joint", 0.0)
     assert step(state).lower_bound > state.lower_bound
     assert n_trials == 3
+
+
+def test_speed_is_gathered_from_one_proposal_to_the_next_and_lost_where_networks_are_replaced():
+    problem, state = make_start()
+    step = Step(problem, "joint", 0.0)
+    first = step(state)
+    (before,) = step.last.values()
+    second = step(first)
+    (after,) = step.last.values()
+    (start, _), (end, _) = before.networks[0], after.networks[0]
+    reached = second.networks[0].network.coefs[0]
+    np.testing.assert_allclose(
+        reached - start.coefs[0], 2.0 * (end.coefs[0] - start.coefs[0]), atol=1e-12
+    )
+    replaced = Step(problem, "joint", np.inf, ways_out=[lambda trial: trial])
+    replaced(replaced(state))
+    assert not replaced.last

@@ -1,7 +1,14 @@
 """EM: the problem, the loop, and the steps that are accepted."""
 
 from skdgn._fit.em.loop import Problem, Progress, climb
-from skdgn._fit.em.mixture import MixtureProblem, MixtureState, NetworkVisits, Proposal, log_of
+from skdgn._fit.em.mixture import (
+    MixtureProblem,
+    MixtureState,
+    NetworkVisits,
+    Parts,
+    Proposal,
+    log_of,
+)
 from skdgn._fit.em.steps import M_STEPS, Step, WayOut
 
 __all__ = [
@@ -9,6 +16,7 @@ __all__ = [
     "MixtureProblem",
     "MixtureState",
     "NetworkVisits",
+    "Parts",
     "Problem",
     "Progress",
     "Proposal",

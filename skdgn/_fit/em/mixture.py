@@ -34,6 +34,7 @@ from skdgn._posterior import NEGLIGIBLE, Model, Visitor, Visits
 from skdgn._runtime import MOST_SAMPLES, Floats, Integers, Table
 
 Result = TypeVar("Result")
+Parts = tuple[Network, Noise]
 
 # A network whose samples weigh less than this has nothing to learn from.
 _SMALLEST_WEIGHT = 1e-10
@@ -336,28 +337,56 @@ class Proposal:
         self.problem, self.state, self.layers = problem, state, layers
         # Without samples there is nothing to move for.
         self.is_idle = state.statistics.total_weight < _SMALLEST_WEIGHT
-        self._solved: dict[float, tuple[Network, Noise]] = {}
+        self._solved: dict[float, Parts | None] = {}
 
-    def __call__(self, damping: float, stretch: float = 1.0) -> Model | None:
-        """Return the network after the step, or after one so many times as long; None if none."""
+    def __call__(self, damping: float) -> Model | None:
+        """Return the network after the step; None if there is none."""
+        parts = self.solve(damping)
+        return None if parts is None else self._build(*parts)
+
+    def solve(self, damping: float) -> Parts | None:
+        """Return the network and its noise after the step; None if there are too few samples."""
         if self.is_idle:
             return None
-        try:
-            if damping not in self._solved:
+        if damping not in self._solved:
+            try:
                 self._solved[damping] = self._solve(damping)
-            network, noise = self._solved[damping]
-            if stretch != 1.0:
-                network, noise = self._stretch(network, noise, stretch)
+            except np.linalg.LinAlgError:
+                self._solved[damping] = None
+        return self._solved[damping]
+
+    def beyond(self, before: Parts, after: Parts, factor: float) -> Model | None:
+        """Go from one network through another, so many times as far; None if that is too bold.
+
+        Hidden layers do; the output layer follows, such that the function does, as well as it can.
+        """
+        own, state = self.problem.network, self.state
+        (network, noise), (next_network, next_noise) = before, after
+        moved = network.toward(next_network, factor)
+        try:
+            noise = noise.beyond(next_noise, factor, own.noise_floors)
+            if len(self.layers) > 1:
+                patterns = state.partition.patterns
+                here, there = (
+                    own_network.maps(patterns)[-1].homogeneous(len(patterns))[:, :-1]
+                    for own_network in (network, next_network)
+                )
+                moved = own.best_output(state, moved, here + factor * (there - here))
+        except np.linalg.LinAlgError:
+            return None
+        return self._build(moved, noise)
+
+    def _build(self, network: Network, noise: Noise) -> Model | None:
+        try:
             return self.problem.build(network, noise)
         except (TooManyRegionsError, np.linalg.LinAlgError):
-            # Too bold a step, or too few samples for one.
-            return None
+            return None  # too bold a step
 
     @cached_property
     def _propose(self) -> Callable[[float], Network]:
         return self.problem.network.propose(self.state, self.layers)
 
-    def _solve(self, damping: float) -> tuple[Network, Noise]:
+    def _solve(self, damping: float) -> Parts:
         own, state = self.problem.network, self.state
         if own.prior.density is not None:
             network = self._propose(damping)
@@ -370,20 +399,3 @@ class Proposal:
         prior = self.problem.noise_prior
         joined = replace(state, statistics=prior.join(state.statistics, state.noise))
         return network, own.best_noise(joined, network)
-
-    def _stretch(self, network: Network, noise: Noise, factor: float) -> tuple[Network, Noise]:
-        """Go so many times as far as to a network and its noise.
-
-        Hidden layers do; the output layer follows, such that the function does, as well as it can.
-        """
-        own, state = self.problem.network, self.state
-        noise = state.noise.beyond(noise, factor, own.noise_floors)
-        stretched = state.network.toward(network, factor)
-        if len(self.layers) > 1:
-            patterns = state.partition.patterns
-            here, there = (
-                maps.homogeneous(len(patterns))[:, :-1]
-                for maps in (state.partition.maps.composed, network.maps(patterns)[-1])
-            )
-            stretched = own.best_output(state, stretched, here + factor * (there - here))
-        return stretched, noise

@@ -2,11 +2,12 @@
 
 Every step is judged by the exact objective, and none that lowers it is taken.  A step has three
 sizes.  *Damping* keeps the Gauss-Newton step of a network where its linearization holds
-(Levenberg-Marquardt).  EM creeps where the latent variables are not determined by the samples: so
-all networks, their noises and weights go several times as far together, farther as long as that
-is accepted (over-relaxation: Salakhutdinov and Roweis, *Adaptive overrelaxed bound optimization
-methods*, 2003).  If even the plain step of EM is refused, networks whose own samples became less
-likely take shorter steps.
+(Levenberg-Marquardt).  EM creeps where the latent variables are not determined by the samples, or
+noise is small: so all networks, their noises and weights have *momentum*.  They go beyond what EM
+proposes, as far as that is from what it proposed before, and gather speed as long as that is
+accepted; where it is refused, they begin again from rest (O'Donoghue and Candes, *Adaptive restart
+for accelerated gradient schemes*, 2015).  If even the plain step of EM is refused, networks whose
+own samples became less likely take *shorter* steps.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skdgn._fit.em.loop import PATIENCE
-from skdgn._fit.em.mixture import MixtureProblem, MixtureState, Proposal
+from skdgn._fit.em.mixture import MixtureProblem, MixtureState, Parts, Proposal
 from skdgn._fit.m_step import FIRST_DAMPING, SMALLEST_DAMPING, Damping
 from skdgn._posterior import Model
 from skdgn._runtime import Floats, Integers
@@ -32,11 +33,19 @@ _MOST_SHORTENINGS = 8
 # Steps grow bolder only while they gain so many times the tolerance.  What the data barely
 # determine is where little is left to gain, and bold steps there fit the noise of the samples.
 _WORTHWHILE = 10.0
-# Steps grow by this factor each time that they are accepted, up to so many times that of EM.
-_STRETCH, _MOST_STRETCH = 1.6, 16.0
+# How far to go from one proposal of EM through the next: as far again.
+_BEYOND = 2.0
 # With a smaller tolerance, EM creeps for hundreds of iterations: what else there is to do is tried
 # as soon as gains are below this.
 _STANDING_STILL = 1e-4
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """Where EM would go: weights of the networks, and each with its noise, if there is a step."""
+
+    weights: Floats
+    networks: list[Parts | None]
 
 
 @dataclass
@@ -48,7 +57,8 @@ class Step:
     tol: float
     ways_out: list[WayOut] = field(default_factory=list)  # left, for when EM stands still
     dampings: list[Damping] = field(default_factory=list)  # of each network
-    stretch: float = 1.0  # of the next step, in steps of EM
+    # What EM proposed last, by the layers that moved.
+    last: dict[tuple[range, ...], Proposed] = field(default_factory=dict)
     n_still: int = 0  # iterations that gained little
 
     def __call__(self, state: MixtureState) -> MixtureState | None:
@@ -62,7 +72,7 @@ class Step:
         found = self.ways_out.pop(0)(trial or state)
         if found is None:
             return trial
-        self.dampings = []
+        self.dampings, self.last = [], {}
         return found
 
     def _step(self, state: MixtureState) -> MixtureState | None:
@@ -90,7 +100,11 @@ class Step:
             for (own, chosen), damping in zip(parts, self.dampings, strict=True)
         ]
         weights = self.problem.best_weights(state)
-        trial = self._overstep(state, steps, values, weights)
+        now = Proposed(
+            weights, [step.solve(value) for step, value in zip(steps, values, strict=True)]
+        )
+        trial = self._go_beyond(state, steps, self.last.get(tuple(layers)), now)
+        self.last[tuple(layers)] = now
         if trial is None:
             trial = self._shorten(state, steps, values, weights)
         gain = 0.0 if trial is None else trial.lower_bound - state.lower_bound
@@ -102,26 +116,23 @@ class Step:
                 damping.relax()
         return trial
 
-    def _overstep(
-        self, state: MixtureState, steps: list[Proposal], values: list[float], weights: Floats
+    def _go_beyond(
+        self, state: MixtureState, steps: list[Proposal], last: Proposed | None, now: Proposed
     ) -> MixtureState | None:
-        """Go farther than EM would; None if that is refused, and it is EM's turn."""
-        factor = self.stretch
-        self.stretch = min(_STRETCH * factor, _MOST_STRETCH)
-        if factor == 1.0 or self.problem.network.prior.density is not None:
+        """Go beyond what EM proposes, from what it did last; None if refused: it is EM's turn."""
+        if last is None or self.problem.network.prior.density is not None:
             return None
         models = [
-            step(value, factor) or own.model
-            for step, value, own in zip(steps, values, state.networks, strict=True)
+            (before and after and step.beyond(before, after, _BEYOND)) or own.model
+            for step, before, after, own in zip(
+                steps, last.networks, now.networks, state.networks, strict=True
+            )
         ]
-        known = state.weights > 0.0
-        beyond = weights * (weights / np.where(known, state.weights, 1.0)) ** (factor - 1.0)
-        models = self.problem.tie(state, models)
-        trial = self.problem.evaluate(beyond / beyond.sum(), models)
-        if trial.lower_bound >= state.lower_bound:
-            return trial
-        self.stretch = 1.0
-        return None
+        known = last.weights > 0.0
+        ratios = now.weights / np.where(known, last.weights, 1.0)
+        weights = now.weights * ratios ** (_BEYOND - 1.0)
+        trial = self.problem.evaluate(weights / weights.sum(), self.problem.tie(state, models))
+        return trial if trial.lower_bound >= state.lower_bound else None
 
     def _shorten(
         self, state: MixtureState, steps: list[Proposal], values: list[float], weights: Floats

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skdgn._fit.em import MixtureProblem, MixtureState, NetworkVisits, Step, climb, log_of
+from skdgn._fit.em import MixtureProblem, MixtureState, NetworkVisits, Parts, Step, climb, log_of
 from skdgn._fit.starts import (
     Gaussians,
     LatentPoints,
@@ -32,13 +32,12 @@ from skdgn._fit.starts import (
     starting_methods,
     starting_network,
 )
-from skdgn._network import Activation, Architecture, Dense, Network
-from skdgn._noise import KINDS, Noise
+from skdgn._network import Activation, Architecture, Dense
+from skdgn._noise import KINDS
 from skdgn._partition import TooManyRegionsError
 from skdgn._posterior import Model
 from skdgn._runtime import Bools, Floats, Integers, Workers, read
 
-Parts = tuple[Network, Noise]
 Candidate = tuple[Floats, Sequence[Parts]]  # weights that add up to 1, and networks
 
 # Fits are made on at most so many samples for each network, and so many of few networks.
