@@ -245,3 +245,18 @@ def test_a_center_next_to_an_edge_sees_the_angle_between_its_planes(distance: fl
             wide = math.pi - angle if signs[0] == signs[1] else angle
             assert masses[signs] == pytest.approx(wide / (2.0 * math.pi), abs=distance + 1e-11)
         assert sum(masses.values()) == pytest.approx(1.0, abs=1e-11)
+
+
+def test_a_plane_that_touches_a_cell_in_one_point_changes_nothing() -> None:
+    """Its facet is that point, and seen from some centers so is the foot of its perpendicular."""
+    pyramid = np.array([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    masses = []
+    for normals in (pyramid, np.concatenate([[[1.0, 0.0, 0.0]], pyramid])):
+        cell = whole_space(3)
+        for normal in normals / np.linalg.norm(normals, axis=1, keepdims=True):
+            pieces = cell.split(normal[None], np.zeros(1))
+            cell = pieces.cells.take(np.flatnonzero(pieces.positive))
+        centers = np.array([[-0.75, 0.0, 0.0], [-0.75, 1e-3, 1e-3], [-3.0, 0.0, 0.0]])
+        integrals = [integrate_gaussian(cell, center, np.eye(3)) for center in centers]
+        masses.append([integral.log_masses[0] for integral in integrals])
+    np.testing.assert_allclose(masses[1], masses[0], rtol=1e-11)

@@ -231,7 +231,10 @@ def flag_polyhedron(
         if h * h >= square + 2.0 * accuracy:
             continue
         x, y = dot(plane[4:7], center), dot(plane[7:], center)
-        foot_inside = True
+        # A facet that is but a point, where a plane touches the cell, has nothing inside.
+        foot_inside = cells.edge_start[f] == cells.edge_start[f + 1]
+        for e in range(cells.edge_start[f], cells.edge_start[f + 1]):
+            foot_inside = foot_inside or cells.edges[e, 3] < cells.edges[e, 4]
         flags, facet_mass, along_x, along_y, facet_error = 0.0, 0.0, 0.0, 0.0, 0.0
         for e in range(cells.edge_start[f], cells.edge_start[f + 1]):
             nx, ny, offset, begin, end = read_edge(cells.edges, e)
