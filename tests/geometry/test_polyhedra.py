@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -220,3 +223,40 @@ def test_prisms_without_ends_are_polygons_however_they_are_turned(distance):
             mean, covariance = np.empty(3), np.empty((3, 3))
             found = polyhedron_moments(whitened, 0, np.zeros(3), -np.inf, mean, covariance)
             assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("distance", [1e-4, 1e-7, 1e-10, 1e-13, 0.0])
+def test_a_center_next_to_an_edge_sees_the_angle_between_its_planes(distance: float) -> None:
+    """How far it is from each of the planes is then rounding, but the masses are not."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        first, other, _ = np.linalg.qr(rng.normal(size=(3, 3)))[0].T
+        angle, point = rng.uniform(0.2, 2.9), rng.normal(size=3)
+        second = math.cos(angle) * first + math.sin(angle) * other
+        center = point + distance * rng.normal(size=3) / np.sqrt(3.0)
+        masses = {}
+        for signs in itertools.product((1.0, -1.0), repeat=2):
+            cell = whole_space(3)
+            for sign, normal in zip(signs, (first, second), strict=True):
+                pieces = cell.split(sign * normal[None], np.array([-sign * normal @ point]))
+                cell = pieces.cells.take(np.flatnonzero(pieces.positive))
+            integral = integrate_gaussian(cell, center, np.eye(3), math.log(1e-14))
+            masses[signs] = math.exp(integral.log_masses[0])
+            wide = math.pi - angle if signs[0] == signs[1] else angle
+            assert masses[signs] == pytest.approx(wide / (2.0 * math.pi), abs=distance + 1e-11)
+        assert sum(masses.values()) == pytest.approx(1.0, abs=1e-11)
+
+
+def test_a_plane_that_touches_a_cell_in_one_point_changes_nothing() -> None:
+    """Its facet is that point, and seen from some centers so is the foot of its perpendicular."""
+    pyramid = np.array([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    masses = []
+    for normals in (pyramid, np.concatenate([[[1.0, 0.0, 0.0]], pyramid])):
+        cell = whole_space(3)
+        for normal in normals / np.linalg.norm(normals, axis=1, keepdims=True):
+            pieces = cell.split(normal[None], np.zeros(1))
+            cell = pieces.cells.take(np.flatnonzero(pieces.positive))
+        centers = np.array([[-0.75, 0.0, 0.0], [-0.75, 1e-3, 1e-3], [-3.0, 0.0, 0.0]])
+        integrals = [integrate_gaussian(cell, center, np.eye(3)) for center in centers]
+        masses.append([integral.log_masses[0] for integral in integrals])
+    np.testing.assert_allclose(masses[1], masses[0], rtol=1e-11)

@@ -132,6 +132,10 @@ NAN = float("nan")
         (lambda: Upsample(2, "cubic"), r"mode must be one of \('nearest', .*got 'cubic'"),
         (lambda: Upsample(0), "scale_factor must be a positive integer, got 0"),
         (lambda: Upsample(1.5), "scale_factor must be a positive integer, got 1.5"),
+        (
+            lambda: Upsample(2, "linear", align_corners="yes"),  # type: ignore[arg-type]
+            "align_corners must be True or False, got 'yes'",
+        ),
         (lambda: MaxUpsample(0), "scale_factor must be a positive integer, got 0"),
         (
             lambda: Reshape((1, 2, 3, 4)),
@@ -142,6 +146,7 @@ NAN = float("nan")
         (lambda: BatchNorm([0.0], [-1.0]), "variance must be positive, got -1.0"),
         (lambda: BatchNorm([NAN], [1.0]), "mean must be finite, got nan"),
         (lambda: BatchNorm([0.0], [1.0], eps=NAN), "eps must be a finite number, got nan"),
+        (lambda: BatchNorm([0.0], [1.0], eps=-2.0), "eps must not be negative, got -2.0"),
         (lambda: PiecewiseAffine([], [1.0]), "kinks must have 1 to 255 entries, got 0"),
         (lambda: PiecewiseAffine([1.0, 1.0], [0.0, 1.0, 2.0]), r"kinks must increase, got \(1"),
         (lambda: PiecewiseAffine([0.0], [1.0]), "slopes must have 2 entries, .*got 1"),

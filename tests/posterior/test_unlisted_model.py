@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from skdgn import DGNEnsemble, PiecewiseAffineDGN
+from skdgn._network import Network
 from skdgn._noise import Noise
 from skdgn._partition import LatentBoxes
 from skdgn._posterior import Model, UnlistedModel, Visitor
 from skdgn._posterior.bounds.box_exploration import BoxExplorer
 from skdgn._posterior.patches import list_patch
 from skdgn._runtime import Workers
+from skdgn.layers import Dense, MaxOut, Reshape
 from tests.networks import random_network
 
 SIZES = {1: (20, 10), 2: (16, 12), 3: (8,)}
@@ -56,6 +58,17 @@ def test_bounds_contain_the_exact_log_density(n_components: int, noise: str) -> 
     np.testing.assert_allclose(unlisted.log_density(rows, Workers()), exact, rtol=1e-10)
     for bound in listed.log_density_bounds(rows, Workers()):
         np.testing.assert_array_equal(bound, exact)
+
+
+def test_boundaries_may_meet_at_corners_of_boxes() -> None:
+    network = Network.from_blueprints(
+        [Reshape((3,)), MaxOut(3), Dense(2, [[-0.3], [-0.1]], [0.2, -0.8])], 3
+    )
+    noise = Noise.from_covariance(0.5, 2)
+    listed, unlisted = Model.build(network, noise), UnlistedModel(network, noise)
+    rows, _ = listed.draw(20, np.random.RandomState(0))
+    expected = listed.log_density(rows, Workers())
+    np.testing.assert_allclose(unlisted.log_density(rows, Workers()), expected, rtol=1e-10)
 
 
 def test_bounds_hold_however_early_exploration_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,9 +42,11 @@ from skdgn._runtime import INV_SQRT_2PI, LOG_SQRT_2PI, SQRT_HALF, Floats, erfcx,
 # relative to what was subtracted.
 _ROUNDING = 4e-16
 _POLE_ERROR = 1e-15
-# Error of the angle under which an edge is seen within the facet's plane, times the distance of its
-# nearer end, relative to the size of the coordinates.
+# Error of the angle under which an edge is seen, relative to the size of the coordinates: within
+# the facet's plane, times the distance of its nearer end; between planes, times its own distance,
+# which counts below the second number.
 _ANGLE_ERROR = 2e-16
+_NEAR_EDGE = 1e-3
 # Beyond so many nodes the pole is subtracted, which costs as much as a few of them.
 _MANY_NODES = 20
 # Square of the distance up to which the branch point s = 0 is subtracted as well: the difference
@@ -60,6 +62,8 @@ _LEAST_ACCURACY = 1.0
 _MOST_PANELS = 64
 # A center on a plane, or a foot on a line, counts as inside.
 _INSIDE = -1e-200
+# No distance is smaller, where one divides: nor is a rounding error.
+_CLOSEST = 1e-300
 
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 _LOG_CONSTANT = 3.0 * LOG_SQRT_2PI
@@ -67,7 +71,14 @@ _LOG_CONSTANT = 3.0 * LOG_SQRT_2PI
 
 @kernel
 def _edge_integrals(
-    h: float, p: float, begin: float, end: float, size: float, square: float, accuracy: float
+    h: float,
+    p: float,
+    begin: float,
+    end: float,
+    size: float,
+    depth: float,
+    square: float,
+    accuracy: float,
 ) -> tuple[float, float, float, float, float]:
     """Integrate what flags and facets ask of an edge, times exp(square / 2).
 
@@ -80,6 +91,8 @@ def _edge_integrals(
         The edge's interval, from the foot of the second perpendicular; may be infinite.
     size : float
         Size of the numbers that p, begin and end are the differences of, and so share errors with.
+    depth : float
+        The same for h.
     square : float
         Square of the distance whose density is taken out of all terms.
     accuracy : float
@@ -113,8 +126,13 @@ def _edge_integrals(
     middle, half = 0.5 * abs(start + stop), 0.5 * width
     pp = p * p
     start_distance, stop_distance = math.sqrt(pp + start * start), math.sqrt(pp + stop * stop)
+    along = min(max(0.0, start), stop)
+    nearest_square = h * h + pp + along * along
     blur = _ANGLE_ERROR * size / min(start_distance, stop_distance)
     error = blur * min(1.0, math.exp(0.5 * lead))
+    if nearest_square < _NEAR_EDGE * _NEAR_EDGE:
+        blur = _ANGLE_ERROR * (size + depth) + _CLOSEST
+        error += blur / max(math.sqrt(nearest_square), _CLOSEST)
     n_nodes = nodes_needed(middle, half, 0.5 * (start_distance + stop_distance), accuracy)
     # What is subtracted: the pole's share of the density and of the tail, and of that 1 / s.
     at_pole, tail_at_pole, branch = 0.0, 0.0, 0.0
@@ -137,10 +155,7 @@ def _edge_integrals(
         n_nodes = nodes_needed(middle, half, pole, accuracy)
         if n_nodes > MOST_NODES:
             farthest = max(abs(start), abs(stop))
-            along = min(max(0.0, start), stop)
-            nearest = math.sqrt(h * h + pp + along * along)
-            if pole == math.inf:
-                nearest = math.inf
+            nearest = math.inf if pole == math.inf else math.sqrt(nearest_square)
             while n_nodes > MOST_NODES and n_panels < _MOST_PANELS:
                 n_panels *= 2
                 width *= 0.5
@@ -216,7 +231,10 @@ def flag_polyhedron(
         if h * h >= square + 2.0 * accuracy:
             continue
         x, y = dot(plane[4:7], center), dot(plane[7:], center)
-        foot_inside = True
+        # A facet that is but a point, where a plane touches the cell, has nothing inside.
+        foot_inside = cells.edge_start[f] == cells.edge_start[f + 1]
+        for e in range(cells.edge_start[f], cells.edge_start[f + 1]):
+            foot_inside = foot_inside or cells.edges[e, 3] < cells.edges[e, 4]
         flags, facet_mass, along_x, along_y, facet_error = 0.0, 0.0, 0.0, 0.0, 0.0
         for e in range(cells.edge_start[f], cells.edge_start[f + 1]):
             nx, ny, offset, begin, end = read_edge(cells.edges, e)
@@ -225,7 +243,14 @@ def flag_polyhedron(
             if p > 0.0:
                 foot_inside = False
             flag, angle, zeroth, _, edge_error = _edge_integrals(
-                h, p, begin - shift, end - shift, abs(offset) + abs(x) + abs(y), square, accuracy
+                h,
+                p,
+                begin - shift,
+                end - shift,
+                abs(offset) + abs(x) + abs(y),
+                abs(plane[3]),
+                square,
+                accuracy,
             )
             flags += flag
             facet_mass += angle

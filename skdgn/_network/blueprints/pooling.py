@@ -189,6 +189,8 @@ class Upsample(Blueprint):
         one_per_axis("scale_factor", scale_factor, None)
         if mode not in _AXES_OF_MODE:
             raise ValueError(f"mode must be one of {tuple(_AXES_OF_MODE)}, got {mode!r}.")
+        if not isinstance(align_corners, bool | np.bool_):
+            raise ValueError(f"align_corners must be True or False, got {align_corners!r}.")
         self.scale_factor = scale_factor
         self.mode = mode
         self.align_corners = align_corners

@@ -99,6 +99,8 @@ class BatchNorm(Blueprint):
         self.weight = finite_array(np.ones_like(self.mean) if weight is None else weight, "weight")
         self.bias = finite_array(np.zeros_like(self.mean) if bias is None else bias, "bias")
         self.eps = check_finite(eps, "eps")
+        if self.eps < 0:
+            raise ValueError(f"eps must not be negative, got {eps}.")
         for name in ("mean", "variance", "weight", "bias"):
             if getattr(self, name).shape != (self.mean.size,):
                 raise ValueError(
