@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 N_ROWS, N_FEATURES = 10_000, 10
+N_CLUSTERS = 8
 
 
 def make_curve(seed: int, n_rows: int = N_ROWS) -> np.ndarray:
@@ -27,9 +28,9 @@ def make_sheet(seed: int, n_rows: int = N_ROWS) -> np.ndarray:
 def make_clusters(seed: int, n_rows: int = N_ROWS) -> np.ndarray:
     """Draw rows from eight Gaussians, correlated each in its own way."""
     fixed = np.random.default_rng(0)
-    centers = 3.0 * fixed.normal(size=(8, N_FEATURES))
-    mixing = 0.5 * fixed.normal(size=(8, N_FEATURES, N_FEATURES))
+    centers = 3.0 * fixed.normal(size=(N_CLUSTERS, N_FEATURES))
+    mixing = 0.5 * fixed.normal(size=(N_CLUSTERS, N_FEATURES, N_FEATURES))
     rng = np.random.default_rng(seed + 1)
-    members = rng.integers(8, size=n_rows)
+    members = rng.integers(N_CLUSTERS, size=n_rows)
     spread = np.einsum("nij,nj->ni", mixing[members], rng.normal(size=(n_rows, N_FEATURES)))
     return centers[members] + spread + 0.3 * rng.normal(size=spread.shape)

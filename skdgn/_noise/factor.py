@@ -196,18 +196,6 @@ class Factor(Noise):
         root = np.linalg.cholesky(0.5 * (moments + moments.T))
         return self.join(loadings @ root, np.maximum(variances, floors))
 
-    def beyond(self, other: Noise, factor: float, floors: Floats) -> Self:
-        """Loadings go so many times as far; variances change by so many times as large a factor.
-
-        Loadings are rotated as near to each other as can be first.
-        """
-        assert isinstance(other, Factor)
-        left, _, right = np.linalg.svd(other.loadings.T @ self.loadings)
-        loadings = other.loadings @ (left @ right)
-        loadings = self.loadings + factor * (loadings - self.loadings)
-        variances = self.errors * (other.errors / self.errors) ** factor
-        return self.join(loadings, np.maximum(variances, floors))
-
     @classmethod
     def pool(cls, counts: Floats, covariances: Sequence[Covariance], floors: Floats) -> Self:
         loadings, variances = pool_factors(counts, covariances)

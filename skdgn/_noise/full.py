@@ -171,15 +171,6 @@ class Full(Noise):
         products = np.tensordot(remainder, output, axes=((0, 2), (0, 2)))
         return squares + 0.5 * (products + products.T)
 
-    def beyond(self, other: Noise, factor: float, floors: Floats) -> Self:
-        """Variances along the axes in which both are uncorrelated change, as independent ones do.
-
-        On the geodesic through both, which does not depend on units.
-        """
-        values, axes = np.linalg.eigh(self.whiten(self.whiten(other.matrix).T))
-        root = self.factor @ (axes * values ** (0.5 * factor))
-        return self.maximize(root @ root.T, 1.0, floors)
-
     @classmethod
     def log_evidence(
         cls, counts: Floats, scatters: Sequence[Covariance], common: Covariance, weight: float

@@ -239,13 +239,6 @@ class Noise(ABC):
     def expected_square(self, other: Covariance) -> float:
         """Trace of the product of the inverse covariance with another one."""
 
-    def beyond(self, other: Noise, factor: float, floors: Floats) -> Noise:
-        """Go so many times as far as to another noise of this kind, not below the floors (D,).
-
-        To be overridden by kinds for which that is more than a guess.
-        """
-        return other
-
     # Density and whitening
 
     @property

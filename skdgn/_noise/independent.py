@@ -112,11 +112,6 @@ class Independent(Noise):
     def scatter(self, squares: Floats, remainder: Floats, output: Floats) -> Floats:
         return self.average(squares[0] + np.einsum("rds,rds->rd", remainder, output).sum(axis=0))
 
-    def beyond(self, other: Noise, factor: float, floors: Floats) -> Self:
-        """Variances change by so many times as large a factor, on a logarithmic scale."""
-        ratio = other.covariance / self.covariance
-        return self.maximize(self.covariance * ratio**factor, 1.0, floors)
-
     @classmethod
     def log_evidence(
         cls, counts: Floats, scatters: Sequence[Covariance], common: Covariance, weight: float

@@ -199,19 +199,6 @@ def test_missing_values_cost_no_digits_where_factors_explain_nearly_all() -> Non
     np.testing.assert_allclose(models[0].score_samples(rows), expected, rtol=1e-8)
 
 
-def test_a_step_so_many_times_as_long_does_not_depend_on_the_rotation() -> None:
-    here, there = draw_noise(5, 2), draw_noise(5, 2, seed=1)
-    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(2, 2)))[0]
-    turned = Factor.join(there.loadings @ turn, there.errors)
-    floors = np.full(5, 1e-3)
-    twice, again = here.beyond(there, 2.0, floors), here.beyond(turned, 2.0, floors)
-    np.testing.assert_allclose(twice.matrix, again.matrix, atol=1e-10)
-    once = here.beyond(there, 1.0, floors)
-    np.testing.assert_allclose(once.matrix, there.matrix, atol=1e-10)
-    ratios = np.log(twice.errors / here.errors) / np.log(there.errors / here.errors)
-    np.testing.assert_allclose(ratios, 2.0, rtol=1e-10)
-
-
 # Starts, and what networks have in common
 
 

@@ -359,17 +359,17 @@ class Proposal:
         """Go from one network through another, so many times as far; None if that is too bold.
 
         Hidden layers do; the output layer follows, such that the function does, as well as it can.
+        Noise does not: with few samples, it would shrink too far before its network can follow.
         """
         own, state = self.problem.network, self.state
-        (network, noise), (next_network, next_noise) = before, after
+        (network, _), (next_network, noise) = before, after
         moved = network.toward(next_network, factor)
         try:
-            noise = noise.beyond(next_noise, factor, own.noise_floors)
             if len(self.layers) > 1:
                 patterns = state.partition.patterns
                 here, there = (
-                    own_network.maps(patterns)[-1].homogeneous(len(patterns))[:, :-1]
-                    for own_network in (network, next_network)
+                    maps[-1].homogeneous(len(patterns))[:, :-1]
+                    for maps in (network.maps(patterns), next_network.maps(patterns))
                 )
                 moved = own.best_output(state, moved, here + factor * (there - here))
         except np.linalg.LinAlgError:

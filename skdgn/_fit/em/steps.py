@@ -3,11 +3,11 @@
 Every step is judged by the exact objective, and none that lowers it is taken.  A step has three
 sizes.  *Damping* keeps the Gauss-Newton step of a network where its linearization holds
 (Levenberg-Marquardt).  EM creeps where the latent variables are not determined by the samples, or
-noise is small: so all networks, their noises and weights have *momentum*.  They go beyond what EM
-proposes, as far as that is from what it proposed before, and gather speed as long as that is
-accepted; where it is refused, they begin again from rest (O'Donoghue and Candes, *Adaptive restart
-for accelerated gradient schemes*, 2015).  If even the plain step of EM is refused, networks whose
-own samples became less likely take *shorter* steps.
+noise is small: so all networks and their weights have *momentum*.  They go beyond what EM proposes,
+as far as that is from what it proposed before, and gather speed as long as that is accepted; where
+it is refused, they begin again from rest (O'Donoghue and Candes, *Adaptive restart for accelerated
+gradient schemes*, 2015).  If even the plain step of EM is refused, networks whose own samples
+became less likely take *shorter* steps.
 """
 
 from __future__ import annotations
