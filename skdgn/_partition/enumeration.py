@@ -158,7 +158,7 @@ def build_partition(
 
     In three dimensions, boundaries of several layers that nearly are equal and nearly meet in one
     point may, very rarely, defeat the cutting of polyhedra.  The masses of the cells tell: they no
-    longer sum to 1.  Then all boundaries are moved a little, by far less than anything depends on,
+    longer sum to 1.  Then all boundaries are moved and turned a little, by far less than anything depends on,
     since the network is continuous: what falls on the wrong side of one has its value but for
     rounding.
     """
@@ -224,8 +224,11 @@ def _nudged(functions: AffineMaps, generator: np.random.Generator | None) -> Aff
     if generator is None:
         return functions
     lengths = np.linalg.norm(functions.slopes, axis=2)
-    nudges = _NUDGE * generator.uniform(-1.0, 1.0, functions.offsets.shape[1])
-    return replace(functions, offsets=functions.offsets + nudges * lengths)
+    _, n_units, n_dimensions = functions.slopes.shape
+    # Turned as well: boundaries that nearly are parallel meet too far out to tell where.
+    moves = _NUDGE * generator.uniform(-1.0, 1.0, (n_units, n_dimensions + 1))
+    slopes = functions.slopes + moves[:, :-1] * lengths[:, :, None]
+    return replace(functions, slopes=slopes, offsets=functions.offsets + moves[:, -1] * lengths)
 
 
 @dataclass(frozen=True)
