@@ -158,9 +158,9 @@ def build_partition(
 
     In three dimensions, boundaries of several layers that nearly are equal and nearly meet in one
     point may, very rarely, defeat the cutting of polyhedra.  The masses of the cells tell: they no
-    longer sum to 1.  Then all boundaries are moved and turned a little, by far less than anything depends on,
-    since the network is continuous: what falls on the wrong side of one has its value but for
-    rounding.
+    longer sum to 1.  Then all boundaries are moved and turned a little, by far less than anything
+    depends on, since the network is continuous: what falls on the wrong side of one has its value
+    but for rounding.
     """
     cells = whole_space(network.n_components) if within is None else within
     if network.n_components != 3:
