@@ -66,7 +66,8 @@ def ensemble(wave) -> DGNEnsemble:
 
 @pytest.fixture(scope="module")
 def widened(wave) -> DGNEnsemble:
-    return DGNEnsemble(small_network(8), n_estimators=4, random_state=0).fit(wave)
+    members = small_network(8, max_iter=20)
+    return DGNEnsemble(members, n_estimators=4, random_state=0).fit(wave)
 
 
 # --- the average
