@@ -71,6 +71,20 @@ def test_boundaries_may_meet_at_corners_of_boxes() -> None:
     np.testing.assert_allclose(unlisted.log_density(rows, Workers()), expected, rtol=1e-10)
 
 
+@pytest.mark.parametrize("n_features", [4, 90])
+def test_samples_far_out_lose_no_digits(n_features: int) -> None:
+    # Bounds from which patches are known to count have rounding errors of their own.
+    network = random_network(2, (16, 8), n_features=n_features, seed=1)
+    noise = Noise.from_covariance(0.05, n_features)
+    directions = np.random.default_rng(0).normal(size=(6, n_features))
+    rows = directions * np.array([1e2, 1e4, 1e6, 1e9, 1e12, 1e60])[:, None]
+    ours, exact = (
+        model.log_density(rows, Workers())
+        for model in (UnlistedModel(network, noise), Model.build(network, noise))
+    )
+    np.testing.assert_allclose(ours, exact, rtol=1e-12)
+
+
 def test_bounds_hold_however_early_exploration_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     listed, unlisted = draw_case(2)
     rows = draw_rows(listed)

@@ -55,7 +55,8 @@ class Exploration(NamedTuple):
     boxes: LatentBoxes  # of b boxes, neighbors next to each other
     matters: Bools  # (n, b)
     log_rest: Floats  # (n,): upper bound of the log density from outside of them
-    log_lower: Floats  # (n,): what it is at least, about
+    # (n,): what it is at least, but for far less than what is negligible beside it.
+    log_lower: Floats
 
 
 class BoxBounds(NamedTuple):

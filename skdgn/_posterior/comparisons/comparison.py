@@ -151,10 +151,8 @@ class Comparison:
             frames, regions = self._complete if is_complete else self._regions_of(features, noise)
             samples = self._table[np.ix_(indices, features)]
             if relative:
-                numbers, latent = (
-                    self._visits.regions[self._heaviest[indices]],
-                    self._latent[indices],
-                )
+                latent = self._latent[indices]
+                numbers = self._visits.regions[self._heaviest[indices]]
                 maps = visitor.partition.maps.take(numbers)
                 images = maps.offsets + np.einsum("nds,ns->nd", maps.slopes, latent)
                 residuals = noise.whiten(samples - images[:, features])
